@@ -94,7 +94,7 @@ def _members() -> Any:
         "title": "Members of lines: each means the same in every command",
         "$defs": {
             **{name: _value(annotation) for name, annotation in aliases()},
-            "type": {"description": "What the line is about.", "type": "string"},
+            "type": {"description": "The type of the line.", "type": "string"},
         },
     }
 

@@ -12,10 +12,10 @@ from kstate_cli.change.journal import RUN_STATES
 from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
 
-HeadersDropped = Annotated[int, Meaning("Record headers that the migration dropped.", minimum=0)]
-RowsConverted = Annotated[int, Meaning("Rows that the migration moved to an older layout.", minimum=0)]
-Steps = Annotated[int, Meaning("Steps of the plan.", minimum=0)]
-Run = Annotated[str, Meaning("Name of a run, such as 0001-migrate.")]
+HeadersDropped = Annotated[int, Meaning("How many record headers the migration dropped.", minimum=0)]
+RowsConverted = Annotated[int, Meaning("How many rows the migration moved to an older layout.", minimum=0)]
+Steps = Annotated[int, Meaning("How many steps the plan has.", minimum=0)]
+Run = Annotated[str, Meaning("The name of a run, such as 0001-migrate.")]
 
 
 PlanLine = shared.StepLine | shared.WarningLine | shared.NoteLine
@@ -60,7 +60,7 @@ MigrateLine = shared.StepLine | shared.WarningLine | shared.NoteLine | MigrateSu
 
 
 # false after --purge: the backup was deleted with the stores.
-Undoable = Annotated[bool, Meaning("Whether the command undo can undo the run.")]
+Undoable = Annotated[bool, Meaning("Whether kstate undo can undo the run.")]
 
 
 class WipeSummaryLine(TypedDict):
@@ -77,7 +77,7 @@ class WipeSummaryLine(TypedDict):
 WipeLine = shared.StepLine | shared.WarningLine | shared.NoteLine | WipeSummaryLine | shared.ErrorLine
 
 
-Moved = Annotated[int, Meaning("Stores that move to another task.", minimum=0)]
+Moved = Annotated[int, Meaning("How many stores move to another task.", minimum=0)]
 
 
 class RehomeSummaryLine(TypedDict):
@@ -105,11 +105,11 @@ RehomeLine = (
 )
 
 
-Left = Annotated[int, Meaning("Stores that stay unchanged.", minimum=0)]
+Left = Annotated[int, Meaning("How many stores stay unchanged.", minimum=0)]
 
 
 class RestoreLeftLine(TypedDict):
-    """A store that kstate leaves unchanged, and the reason."""
+    """A store that kstate leaves unchanged, with the reason."""
 
     type: Literal["left"]
     task: shared.Task
@@ -118,7 +118,7 @@ class RestoreLeftLine(TypedDict):
 
 
 class RestoreRoundLine(TypedDict):
-    """With --follow: a round that has ended, after its stores. It has no run if there was nothing to do."""
+    """With --follow, a completed round, after its stores. If there was nothing to do, the line has no run."""
 
     type: Literal["round"]
     release: shared.Release
@@ -130,7 +130,7 @@ class RestoreRoundLine(TypedDict):
 
 
 class RestoreBarrierLine(shared.BarrierMembers):
-    """The hosts at the barrier, whenever they change."""
+    """The hosts at the barrier. kstate prints this line whenever they change."""
 
     type: Literal["barrier"]
 
@@ -165,22 +165,22 @@ RestoreLine = (
 )
 
 
-Phase = Annotated[str, Meaning("State of the run.")]
-Before = Annotated[str, Meaning("State of the restoration before the change.")]
+Phase = Annotated[str, Meaning("The state of the run.")]
+Before = Annotated[str, Meaning("The state of the restoration before the change.")]
 # The words of Streams, which its users know from their own dashboards.
-Restoration = Annotated[str, Meaning("State of a restoration (KIP-728, KIP-696).")]
+Restoration = Annotated[str, Meaning("The state of the restoration (KIP-728, KIP-696).")]
 Predecessor = Annotated[str, Meaning("The run that this run resumes.")]
 # A slice is what one task of the engine sorts: the unit of resuming.
-Slices = Annotated[int, Meaning("Slices that are complete.", minimum=0)]
-TotalSlices = Annotated[int, Meaning("The number of slices of the store, or of the run.", minimum=0)]
+Slices = Annotated[int, Meaning("How many slices are complete.", minimum=0)]
+TotalSlices = Annotated[int, Meaning("How many slices the store or the run has.", minimum=0)]
 # Kept for one version, since programs read it.
 Of = Annotated[int, Meaning("The old name of total_slices.", minimum=0, deprecated=True)]
-RecordsPerSecond = Annotated[int, Meaning("Pace.", minimum=0)]
-SecondsLeft = Annotated[float, Meaning("Estimate.", minimum=0)]
+RecordsPerSecond = Annotated[int, Meaning("How many records kstate processes per second.", minimum=0)]
+SecondsLeft = Annotated[float, Meaning("The estimated remaining time in seconds.", minimum=0)]
 
 
 class RestoreProgressPlanLine(TypedDict):
-    """The run starts: the number of stores, and the maximum number of records."""
+    """The run starts. The line contains the number of stores and the maximum number of records."""
 
     type: Literal["plan"]
     stores: shared.Stores
@@ -203,7 +203,7 @@ class RestoreProgressStateLine(TypedDict):
 
 
 class RestoreProgressRecoveredLine(TypedDict):
-    """The outcome of a run of another process."""
+    """How the run of another process ended."""
 
     type: Literal["recovered"]
     message: shared.Message
@@ -217,7 +217,7 @@ class RestoreProgressWarningLine(TypedDict):
 
 
 class RestoreProgressResumedLine(TypedDict):
-    """Slices of an interrupted run that kstate uses."""
+    """The slices of an interrupted run that kstate reuses."""
 
     type: Literal["resumed"]
     predecessor: Predecessor
@@ -227,7 +227,7 @@ class RestoreProgressResumedLine(TypedDict):
 
 
 class RestoreProgressProgressLine(TypedDict):
-    """Slices that are complete, every ten seconds."""
+    """The completed slices. kstate prints this line every ten seconds."""
 
     type: Literal["progress"]
     slices: Slices
@@ -251,7 +251,7 @@ RestoreProgressLine = (
 
 
 class UndoSummaryLine(TypedDict):
-    """The last line of undo. run: the run that was undone; null if there was none."""
+    """The last line of undo. run is the run that kstate undid. It is null if there was none."""
 
     type: Literal["summary"]
     run: Run | None
@@ -263,18 +263,18 @@ UndoLine = UndoSummaryLine | shared.ErrorLine
 
 
 Command = Annotated[str, Meaning("The command of the run, such as migrate --to 4.2.")]
-State = Annotated[str, Meaning("State of a run.", enum=RUN_STATES)]
+State = Annotated[str, Meaning("The state of the run.", enum=RUN_STATES)]
 # Such a run has no error of its own: repeating it is safe, and continues where it was.
 CutShort = Annotated[
     bool,
     Meaning(
-        "For a failed run. true: a signal or the death of its process ended it. false: it failed by itself, "
-        "or the cause was not recorded."
+        "For a failed run, true if a signal or the death of its process ended the run. It is false if "
+        "the run failed by itself or the cause was not recorded."
     ),
 ]
 Signal = Annotated[str, Meaning("The signal that ended the run, such as SIGTERM.")]
-Started = Annotated[str, Meaning("Time in ISO 8601.")]
-Changed = Annotated[str, Meaning("Time of the last change, in ISO 8601.")]
+Started = Annotated[str, Meaning("The start time in ISO 8601.")]
+Changed = Annotated[str, Meaning("The time of the last change, in ISO 8601.")]
 
 
 class RunOrigin(TypedDict, total=False):
@@ -287,15 +287,15 @@ class RunOrigin(TypedDict, total=False):
     reason: Any
 
 
-By = Annotated[RunOrigin, Meaning("Origin of the run: argv, user, host, version of kstate, reason.")]
-BytesPinned = Annotated[int, Meaning("Bytes of the backup for undo.", minimum=0)]
+By = Annotated[RunOrigin, Meaning("Where the run came from: argv, user, host, kstate version and reason.")]
+BytesPinned = Annotated[int, Meaning("The size of the backup for undo, in bytes.", minimum=0)]
 # By phase, so that two restorations can be compared where they differ.
 Spent = Annotated[
     Mapping[str, float],
     Meaning(
         (
-            "For a complete restoration: its seconds by phase: plan, start, slices, stop, digests, check, ingest, "
-            "verify, sync, switch."
+            "For a complete restoration, the seconds of each phase: plan, start, slices, stop, digests, "
+            "check, ingest, verify, sync, switch."
         ),
         each={"minimum": 0},
     ),
@@ -311,7 +311,7 @@ class StagingLeftover(TypedDict):
     message: Annotated[str | None, Meaning("why kstate does not remove it")]
 
 
-Staging = Annotated[StagingLeftover, Meaning("Files that the run has left in a staging area.")]
+Staging = Annotated[StagingLeftover, Meaning("The files that the run has left in a staging area.")]
 
 
 class SlicesOfStore(TypedDict):
@@ -325,15 +325,15 @@ class SlicesOfStore(TypedDict):
     records: shared.Records
 
 
-Progress = Annotated[list[SlicesOfStore], Meaning("Progress of a restoration.")]
-Runs = Annotated[int, Meaning("Runs.", minimum=0)]
+Progress = Annotated[list[SlicesOfStore], Meaning("The progress of a restoration.")]
+Runs = Annotated[int, Meaning("How many runs there are.", minimum=0)]
 # A standby that was used must not be followed: Streams has written to it.
 Standby = Annotated[
     str,
     Meaning(
         (
-            "For a standby (restore --standby): whether something started or changed it since its last round, or "
-            "kstate cannot read its record. null: it is not a standby."
+            "For a standby, whether an application or another program has used it since the last round, or "
+            "whether kstate cannot read its record. It is null if the directory is not a standby."
         ),
         enum=values(standby.StandbyUse),
     ),
@@ -341,7 +341,7 @@ Standby = Annotated[
 
 
 class StatusRunLine(TypedDict):
-    """A run. message: why it failed or is damaged."""
+    """A run. message states why the run failed or is damaged."""
 
     type: Literal["run"]
     run: Run
@@ -375,7 +375,7 @@ StatusLine = StatusRunLine | StatusSummaryLine | shared.ErrorLine
 
 
 class CleanLeftLine(TypedDict):
-    """A run that kstate does not delete although it is old enough, and the reason."""
+    """A run that kstate does not delete although it is old enough, with the reason."""
 
     type: Literal["left"]
     run: Run
@@ -392,7 +392,7 @@ class CleanRunLine(TypedDict):
 
 
 class CleanSummaryLine(TypedDict):
-    """The last line of clean: the number of runs, and the size of their backups."""
+    """The last line of clean, with the number of runs and the size of their backups."""
 
     type: Literal["summary"]
     runs: Runs

@@ -12,14 +12,14 @@ from kstate_cli.cli.lines.shared import Meaning
 from kstate_cli.maintain.rounds import FAILED, FINDINGS, NOT_DUE, NOT_THERE, PLANNED, SUCCEEDED, TIMED_OUT
 from kstate_cli.specification.tables import STEPS
 
-Topic = Annotated[str, Meaning("A topic.")]
+Topic = Annotated[str, Meaning("The name of a topic.")]
 # A gap, a recreated topic or lost deletes make an increment worthless: then all is read again.
 Dumped = Annotated[
     str,
     Meaning(
         (
-            "How kstate dumps the partition: only the records after the end of the dump, or all of it again, in "
-            "addition to the existing files."
+            "Whether kstate adds only the records after the end of the dump, or writes the whole partition "
+            "again in addition to the existing files."
         ),
         enum=("continued", "full"),
     ),
@@ -28,8 +28,8 @@ Dumped = Annotated[
 Why = Annotated[
     str,
     Meaning(
-        "Why kstate starts a new full dump of the partition; null if it adds to the existing one, or if the "
-        "dump does not have the partition yet."
+        "Why kstate starts a new full dump of the partition. It is null if kstate adds to the existing "
+        "one, or if the dump does not have the partition yet."
     ),
 ]
 Start = Annotated[int, Meaning("The first offset that kstate reads.", minimum=0)]
@@ -40,20 +40,29 @@ End = Annotated[
 # Records of an open transaction may still be aborted: reading stops before it.
 OpenFrom = Annotated[
     int,
-    Meaning("Offset at which an open transaction begins, which the next run reads; null if there is none.", minimum=0),
+    Meaning(
+        (
+            "The offset at which an open transaction begins. The next run reads its records. It is null if "
+            "there is no open transaction."
+        ),
+        minimum=0,
+    ),
 ]
 HeldBack = Annotated[
     int,
     Meaning(
-        "Offsets at the end of the log that an open transaction holds back; of all partitions together in a summary.",
+        (
+            "How many offsets at the log end kstate could not read because of an open transaction. In a "
+            "summary, the number covers all partitions."
+        ),
         minimum=0,
     ),
 ]
-Partitions = Annotated[int, Meaning("Partitions of topics.", minimum=0)]
-Joined = Annotated[int, Meaning("Small files that are now parts of larger ones.", minimum=0)]
-Dropped = Annotated[int, Meaning("Full dumps that --keep has removed from the dump.", minimum=0)]
+Partitions = Annotated[int, Meaning("How many partitions the topics have.", minimum=0)]
+Joined = Annotated[int, Meaning("How many small files kstate merged into larger ones.", minimum=0)]
+Dropped = Annotated[int, Meaning("How many full dumps --keep removed from the dump.", minimum=0)]
 Removed = Annotated[
-    int, Meaning("Removed files: files that are not in a manifest any more, and old manifests.", minimum=0)
+    int, Meaning("How many files kstate removed because no manifest needs them, including old manifests.", minimum=0)
 ]
 
 
@@ -78,7 +87,7 @@ class DumpPartitionLine(TypedDict):
 
 
 class DumpWarningLine(TypedDict):
-    """A change of a log, or a topic that kstate skips."""
+    """A change of a log or a topic that kstate skips."""
 
     type: Literal["warning"]
     message: shared.Message
@@ -95,7 +104,7 @@ class DumpNoteLine(TypedDict):
 
 
 class DumpRoundLine(TypedDict):
-    """With --follow: a round that is complete."""
+    """With --follow, a complete round."""
 
     type: Literal["round"]
     out: shared.Out
@@ -132,7 +141,7 @@ class DumpMembers(TypedDict):
 class DumpSummaryLine(DumpMembers):
     """The last line of dump, with the new generation.
 
-    With --dry-run there is no generation, and files and bytes are estimates, or null.
+    With --dry-run, there is no generation, and files and bytes are estimates or null.
     """
 
     type: Literal["summary"]
@@ -146,16 +155,16 @@ DumpLine = DumpPartitionLine | DumpWarningLine | DumpNoteLine | DumpRoundLine | 
 LogStart = Annotated[
     int,
     Meaning(
-        "The first offset of the broker's log when it was last read; null if the manifests do not contain it.",
+        "The log start that the broker last reported. It is null if the manifests do not contain it.",
         minimum=0,
     ),
 ]
 LogEnd = Annotated[
     int,
-    Meaning("The end of the broker's log when it was last read; null if the manifests do not contain it.", minimum=0),
+    Meaning("The log end that the broker last reported. It is null if the manifests do not contain it.", minimum=0),
 ]
-FullDumps = Annotated[int, Meaning("Full dumps of the partition.", minimum=1)]
-IncrementalDumps = Annotated[int, Meaning("Incremental dumps that were added to the newest full dump.", minimum=0)]
+FullDumps = Annotated[int, Meaning("How many full dumps of the partition exist.", minimum=1)]
+IncrementalDumps = Annotated[int, Meaning("How many incremental dumps were added to the newest full dump.", minimum=0)]
 
 
 class OffsetGap(TypedDict):
@@ -166,20 +175,24 @@ class OffsetGap(TypedDict):
 
 
 # A restoration of older state across a gap would lose deletes.
-Gaps = Annotated[list[OffsetGap], Meaning("Offsets that are between two full dumps, but in neither of them.")]
+Gaps = Annotated[list[OffsetGap], Meaning("The offset ranges between two full dumps that neither of them contains.")]
 # The age of a dump is that of its last look at the broker, and not of its last record.
 DumpedAt = Annotated[
     str,
     Meaning(
-        "Time when the broker was last asked for the end of the log, in UTC; null if the manifests do not contain it."
+        "The time when kstate last read the log end from the broker, in UTC. It is null if the "
+        "manifests do not contain this time."
     ),
 ]
 # Only the first file: verify-dump lists them all.
-Damage = Annotated[str, Meaning("The first file that is missing or damaged, and the reason; null if there is none.")]
+Damage = Annotated[str, Meaning("The first missing or damaged file, with the reason. It is null if there is none.")]
 
 
 class LsDumpPartitionLine(TypedDict):
-    """A partition of the dump: the offsets of its newest full dump and its increments. app is null, here and below."""
+    """A partition of the dump, with the offsets of its newest full dump and its incremental dumps.
+
+    app is null, here and below.
+    """
 
     type: Literal["partition"]
     topic: Topic
@@ -199,9 +212,10 @@ class LsDumpPartitionLine(TypedDict):
 
 
 class LsDumpSummaryLine(TypedDict):
-    """The last line of ls-dump. generation is null if the dump was written at once.
+    """The last line of ls-dump.
 
-    verified is null if a file of the dump was never read in full.
+    generation is null if the dump was written at once. verified is null if kstate has never read a file of the dump
+    in full.
     """
 
     type: Literal["summary"]
@@ -220,13 +234,13 @@ LsDumpLine = LsDumpPartitionLine | LsDumpSummaryLine | shared.ErrorLine
 ReadBefore = Annotated[
     int,
     Meaning(
-        "Files of the part that an interrupted run had read completely. This run did not read them again.", minimum=0
+        "How many files of the part an interrupted run had already read. This run did not read them again.", minimum=0
     ),
 ]
 
 
 class VerifyDumpFindingLine(TypedDict):
-    """A file that is damaged, missing or unreadable. app is null, here and below."""
+    """A damaged, missing or unreadable file. app is null, here and below."""
 
     type: Literal["finding"]
     code: shared.Code
@@ -265,7 +279,10 @@ Step = Annotated[
     Meaning("A step of [maintain].", enum=tuple(STEPS)),
 ]
 Subject = Annotated[
-    str, Meaning("The directory of the step: that of the application, or its standby.", enum=("directory", "standby"))
+    str,
+    Meaning(
+        "The directory that the step uses: the application directory or its standby.", enum=("directory", "standby")
+    ),
 ]
 Words = Annotated[list[str], Meaning("The words of the command, without kstate.")]
 # More than the exit code: a step that is not due ends nothing.
@@ -273,8 +290,8 @@ Came = Annotated[
     str,
     Meaning(
         (
-            "Outcome of the step: done; findings; failed; exceeded its time limit; not due yet; does not exist "
-            "yet; planned (with --dry-run)."
+            "How the step ended. `found` means findings, `not-there` means that its directory does not "
+            "exist yet, and `planned` means --dry-run."
         ),
         enum=(SUCCEEDED, FINDINGS, FAILED, TIMED_OUT, NOT_DUE, NOT_THERE, PLANNED),
     ),
@@ -282,15 +299,18 @@ Came = Annotated[
 Ended = Annotated[
     int,
     Meaning(
-        ("The exit code of a command that has ended, and in a summary the highest one; 6 if kstate ended the command."),
+        (
+            "The exit code of the command. It is 6 if kstate ended the command. In a summary, it is the "
+            "highest exit code."
+        ),
         minimum=0,
     ),
 ]
-Outcomes = Annotated[Mapping[str, int], Meaning("Number of commands for each outcome.", each={"minimum": 1})]
+Outcomes = Annotated[Mapping[str, int], Meaning("How many commands had each outcome.", each={"minimum": 1})]
 
 
 class MaintainMaintainedLine(TypedDict):
-    """A command of a step. app is the directory of the command; null for a dump."""
+    """A command of a step. app is the directory of the command. It is null for a dump."""
 
     type: Literal["maintained"]
     step: Step
@@ -315,7 +335,7 @@ MaintainLine = MaintainMaintainedLine | MaintainSummaryLine | shared.ErrorLine
 
 
 class StartBarrierBarrierLine(shared.BarrierMembers):
-    """The hosts at the barrier, whenever they change."""
+    """The hosts at the barrier. kstate prints this line whenever they change."""
 
     type: Literal["barrier"]
 
@@ -340,7 +360,7 @@ StartBarrierLine = StartBarrierBarrierLine | StartBarrierSummaryLine | shared.Er
 Group = Annotated[
     str,
     Meaning(
-        "Group of the code. Codes of two groups may have the same name.",
+        "The group of the code. Codes in two groups may have the same name.",
         enum=(
             "finding",
             "outcome",
@@ -357,7 +377,7 @@ Group = Annotated[
         ),
     ),
 ]
-Explanations = Annotated[int, Meaning("Number of explanations.", minimum=0)]
+Explanations = Annotated[int, Meaning("How many explanations kstate printed.", minimum=0)]
 
 
 class ExplainExplanationLine(TypedDict):
@@ -387,13 +407,16 @@ class ExplainSummaryLine(TypedDict):
 ExplainLine = ExplainExplanationLine | ExplainSummaryLine | shared.ErrorLine
 
 
-Made = Annotated[bool, Meaning("Whether this run created it; false if it already existed and was complete.")]
+Made = Annotated[
+    bool, Meaning("Whether this run created the archive. It is false if a complete archive already existed.")
+]
 
 
 class WarmUpSummaryLine(TypedDict):
-    """The last line of warm-up, when the archive exists. app is null.
+    """The last line of warm-up, once the archive exists.
 
-    seconds: the duration of a complete run of Spark with a job and the archive; null if the archive already existed.
+    app is null. seconds is the duration of a complete Spark run with a job and the archive. It is null if the archive
+    already existed.
     """
 
     type: Literal["summary"]
@@ -415,7 +438,7 @@ class ExamplesFileLine(TypedDict):
 
 
 class ExamplesSummaryLine(TypedDict):
-    """The last line of examples, when all files exist."""
+    """The last line of examples, once all files exist."""
 
     type: Literal["summary"]
     out: shared.Out

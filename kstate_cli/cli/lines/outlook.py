@@ -19,41 +19,48 @@ Outcome = Annotated[str, Meaning("What happens to the store at the next start.",
 OrElse = Annotated[
     str,
     Meaning(
-        ("The other possible outcome, if it depends on the timing. With the code new-store, the kind of that store."),
+        (
+            "The other possible outcome, if the outcome depends on timing. With the code new-store, it "
+            "depends on the kind of that store."
+        ),
         enum=values(check_findings.Outcome),
     ),
 ]
-RecordsExact = Annotated[bool, Meaning("false: this is an upper bound.")]
+RecordsExact = Annotated[bool, Meaning("Whether the number is exact. If false, it is an upper bound.")]
 Damaged = Annotated[
     int,
     Meaning(
-        "How many files of the part were damaged or missing at that time; null if the part was never read.", minimum=0
+        (
+            "How many files of the part were damaged or missing at that time. It is null if kstate has "
+            "never read the part."
+        ),
+        minimum=0,
     ),
 ]
 # It decides whether an unclean task is wiped, and no file records it.
-Guarantee = Annotated[str, Meaning("processing.guarantee.", enum=values(options.Guarantee))]
+Guarantee = Annotated[str, Meaning("The processing.guarantee of the application.", enum=values(options.Guarantee))]
 StartFails = Annotated[bool, Meaning("Whether the next start fails.")]
-Errors = Annotated[int, Meaning("Number of findings of level error.", minimum=0)]
-Expected = Annotated[int, Meaning("Number of findings of level expected.", minimum=0)]
+Errors = Annotated[int, Meaning("How many findings have the level error.", minimum=0)]
+Expected = Annotated[int, Meaning("How many findings have the level expected.", minimum=0)]
 # A lower bound of the work: stores in memory restore too, and are not on disk.
 Restores = Annotated[
     int,
     Meaning(
         (
-            "Records that the application restores before it is RUNNING, without the records of in-memory stores, "
-            "up to the log ends in the broker, the file or the dump."
+            "How many records the application restores before it is RUNNING, up to the log ends in the "
+            "broker, the file or the dump. Records of in-memory stores do not count."
         ),
         minimum=0,
     ),
 ]
-RestoresExact = Annotated[bool, Meaning("false: this is an upper bound.")]
+RestoresExact = Annotated[bool, Meaning("Whether the number is exact. If false, it is an upper bound.")]
 # The least: kstate writes sorted files, and Streams puts record by record.
 SecondsToRunning = Annotated[
     float,
     Meaning(
         (
-            "Number of seconds to restore the records at this rate. It is a minimum, because Streams is slower "
-            "than kstate."
+            "How many seconds it takes to restore the records at this rate. It is a minimum, because Kafka "
+            "Streams is slower than kstate."
         ),
         minimum=0,
     ),
@@ -61,7 +68,10 @@ SecondsToRunning = Annotated[
 Rate = Annotated[
     float,
     Meaning(
-        "Records per second in the last restoration of this directory; null if none was large enough.",
+        (
+            "How many records per second the last restoration of this directory processed. It is null if no "
+            "restoration was large enough."
+        ),
         minimum=0,
     ),
 ]
@@ -71,7 +81,7 @@ RateFrom = Annotated[str, Meaning("The run in which kstate measured the rate.")]
 class CheckPredictionLine(TypedDict):
     """The outcome of the next start for a store of a task.
 
-    code: the finding that causes it; messages: the messages of Streams.
+    code is the finding that causes the outcome, and messages contains the messages of Kafka Streams.
     """
 
     type: Literal["prediction"]
@@ -103,7 +113,7 @@ class CheckFindingLine(TypedDict):
 
 
 class CheckDumpPartLine(TypedDict):
-    """With --dump: a part of the dump that kstate verify-dump has recorded."""
+    """With --dump, a part of the dump that kstate verify-dump has recorded."""
 
     type: Literal["dump-part"]
     subset: shared.Subset
@@ -135,63 +145,69 @@ class CheckSummaryLine(TypedDict):
 CheckLine = CheckPredictionLine | CheckFindingLine | CheckDumpPartLine | CheckSummaryLine | shared.ErrorLine
 
 
-Source = Annotated[str, Meaning("The file of the listing; - for standard input.")]
+Source = Annotated[str, Meaning("The file of the listing, or - for standard input.")]
 Directory = Annotated[str, Meaning("The application directory on that host.")]
-Hostname = Annotated[str, Meaning("The host name in the listing; null for an older version of kstate.")]
-Tasks = Annotated[int, Meaning("Number of tasks.", minimum=0)]
+Hostname = Annotated[
+    str, Meaning("The host name in the listing. It is null if an older version of kstate wrote the listing.")
+]
+Tasks = Annotated[int, Meaning("How many tasks there are.", minimum=0)]
 # What a failover to this copy would have to restore at least.
 BehindFront = Annotated[
     int,
     Meaning(
         (
-            "Number of offsets between this copy and the most advanced one, over all its changelogs. null: kstate "
-            "has no offset to compare."
+            "How many offsets this copy is behind the most advanced copy, summed over all changelogs. It is "
+            "null if kstate has no offset to compare."
         ),
         minimum=0,
     ),
 ]
 # false: what is not in the lines may exist all the same.
 Complete = Annotated[bool, Meaning("Whether kstate could read every listing.")]
-Hosts = Annotated[list[str], Meaning("Names of hosts.")]
+Hosts = Annotated[list[str], Meaning("The names of the hosts.")]
 # Only the group knows: on disk an active task and a standby look alike.
-Active = Annotated[str, Meaning("The host to which the group has assigned the task; null if this is unknown.")]
+Active = Annotated[str, Meaning("The host to which the group has assigned the task. It is null if this is unknown.")]
 # The source decides what a missing task means: of "seen" there may be more above it.
 KnownFrom = Annotated[
     str,
     Meaning(
         (
-            "Why the task should exist: according to the logs, to the specification, or to a higher task that "
-            "exists. null: it should not exist."
+            "Why the task should exist: because of the logs, the specification, or a task with a higher "
+            "number. It is null if the task should not exist."
         ),
         enum=("logs", "spec", "seen"),
     ),
 ]
-Member = Annotated[str, Meaning("member.id in the group.")]
-Client = Annotated[str, Meaning("client.id of a member.")]
-Address = Annotated[str, Meaning("The address at which the broker sees a member.")]
-Instance = Annotated[str, Meaning("group.instance.id of a static member.")]
+Member = Annotated[str, Meaning("The member.id in the group.")]
+Client = Annotated[str, Meaning("The client.id of the member.")]
+Address = Annotated[str, Meaning("The address of the member, as the broker reports it.")]
+Instance = Annotated[str, Meaning("The group.instance.id of a static member.")]
 # Source topics, because the consumer is assigned these and no tasks.
 Assigned = Annotated[
     Mapping[str, list[int]],
-    Meaning("Partitions of source topics that the active tasks of a member read, by topic."),
+    Meaning("The source partitions that the active tasks of the member read, by topic."),
 ]
-Applications = Annotated[list[str], Meaning("application.id of each application in the listings.")]
-LogsKnown = Annotated[bool, Meaning("Whether kstate knows the ends of the logs, from a broker or a file of offsets.")]
-StandbyReplicas = Annotated[int, Meaning("num.standby.replicas, as passed.", minimum=0)]
-GroupState = Annotated[str, Meaning("State of the group in Kafka's words; null if kstate did not ask for it.")]
+Applications = Annotated[list[str], Meaning("The application.id of each application in the listings.")]
+LogsKnown = Annotated[bool, Meaning("Whether kstate knows the log ends from a broker or a file of offsets.")]
+StandbyReplicas = Annotated[int, Meaning("The num.standby.replicas that you passed.", minimum=0)]
+GroupState = Annotated[
+    str, Meaning("The state of the group, in Kafka's terms. It is null if kstate did not request it.")
+]
 GroupProtocol = Annotated[
-    str, Meaning("Protocol of the group: classic, consumer, unknown; null if kstate did not ask for it.")
+    str, Meaning("The protocol of the group: classic, consumer or unknown. It is null if kstate did not request it.")
 ]
 # A reason instead of an empty list, which would mean that the group has no member.
 GroupWhy = Annotated[
     str,
-    Meaning("Why the members of the group are unknown; null if kstate knows them, or did not ask for them."),
+    Meaning(
+        "Why the members of the group are unknown. It is null if kstate knows the members or did not request them."
+    ),
 ]
-NotKnown = Annotated[int, Meaning("Number of findings of level unknown.", minimum=0)]
+NotKnown = Annotated[int, Meaning("How many findings have the level unknown.", minimum=0)]
 
 
 class FleetHostLine(TypedDict):
-    """The listing of one host. messages: the parts that kstate could not read, and the reasons."""
+    """The listing of one host. messages lists the parts that kstate could not read, with the reasons."""
 
     type: Literal["host"]
     host: shared.Host
@@ -212,12 +228,15 @@ class FleetHostLine(TypedDict):
 
 BestCopy = Annotated[
     str,
-    Meaning("The host, or the path of the repository, with the most advanced copy of the task; null if unknown."),
+    Meaning("The host or the repository path with the most advanced copy of the task. It is null if this is unknown."),
 ]
 
 
 class FleetTaskLine(TypedDict):
-    """A task, and the hosts that have it. A missing task has none. A repository of snapshots is no host."""
+    """A task and the hosts that have it.
+
+    A missing task has no hosts. A snapshot repository does not count as a host.
+    """
 
     type: Literal["task"]
     task: shared.Task
@@ -243,7 +262,10 @@ class FleetCopyLine(TypedDict):
 
 
 class FleetRepositoryLine(TypedDict):
-    """A repository of snapshots, and what it has of the application. messages: snapshots that kstate cannot read."""
+    """A snapshot repository and its contents for the application.
+
+    messages lists the snapshots that kstate cannot read.
+    """
 
     type: Literal["repository"]
     path: shared.Path
@@ -255,7 +277,10 @@ class FleetRepositoryLine(TypedDict):
 
 
 class FleetSnapshotLine(TypedDict):
-    """The copy of a store that a restoration takes from a repository. message: why the restoration refuses it."""
+    """The copy of a store that a restoration takes from a repository.
+
+    If the restoration refuses the copy, message contains the reason.
+    """
 
     type: Literal["snapshot"]
     task: shared.Task
@@ -334,8 +359,8 @@ Offset = Annotated[
     int,
     Meaning(
         (
-            "The stored changelog offset. For a task store, it is that of the last record that it has applied, "
-            "and for a global store that of the next record. null: the store has none."
+            "The stored changelog offset. For a task store, it is the offset of the last applied record. "
+            "For a global store, it is the offset of the next record. It is null if the store has none."
         ),
         minimum=0,
     ),
@@ -344,20 +369,23 @@ LagUnknown = Annotated[
     str,
     Meaning(
         (
-            "Why the lag is unknown: the store has no offset, none of the sources has its log, or the offset is "
-            "outside the log. null: the lag is known."
+            "Why the lag is unknown: the store has no offset, no source contains its log, or the offset is "
+            "outside the log. It is null if the lag is known."
         ),
         enum=values(snapshot_reader.UnknownLag),
     ),
 ]
-Unknown = Annotated[int, Meaning("Number of stores of a task with an unknown lag.", minimum=0)]
+Unknown = Annotated[int, Meaning("How many stores of tasks have an unknown lag.", minimum=0)]
 UnknownTasks = Annotated[
-    list[str], Meaning("Number of tasks in which the lag of the store is unknown. The sum is then unknown, too.")
+    list[str], Meaning("The tasks in which the lag of the store is unknown. In this case, the sum is unknown too.")
 ]
 
 
 class LagLogLine(TypedDict):
-    """A store of a task, and a log from which it is restored. A global store has one line for each partition."""
+    """A store of a task and a log from which Kafka Streams restores it.
+
+    A global store has one line for each partition.
+    """
 
     type: Literal["log"]
     task: shared.Task

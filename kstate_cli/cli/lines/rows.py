@@ -12,10 +12,10 @@ from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.diff import model
 
 # Of any type: the serde decides.
-Key = Annotated[Any, Meaning("Key: decoded by its serde (query), or in hex (diff).")]
-Value = Annotated[Any, Meaning("Value, decoded by its serde.")]
+Key = Annotated[Any, Meaning("The key, decoded by its serde (query) or in hex (diff).")]
+Value = Annotated[Any, Meaning("The value, decoded by its serde.")]
 # -1 is ConsumerRecord.NO_TIMESTAMP, which Streams stores like a time.
-Timestamp = Annotated[int, Meaning("ms since 1970; -1: none.")]
+Timestamp = Annotated[int, Meaning("The timestamp in ms since 1970, or -1 if there is none.")]
 
 
 class RecordHeader(TypedDict):
@@ -26,13 +26,15 @@ class RecordHeader(TypedDict):
 
 
 # A list, since a record may have a header twice.
-Headers = Annotated[list[RecordHeader], Meaning("Record headers.")]
-WindowStart = Annotated[int, Meaning("ms since 1970.")]
+Headers = Annotated[list[RecordHeader], Meaning("The record headers.")]
+WindowStart = Annotated[int, Meaning("The time in ms since 1970.")]
 # Inclusive, as session windows are; time windows print only their start.
-WindowEnd = Annotated[int, Meaning("ms since 1970, inclusive.")]
-ValidFrom = Annotated[int, Meaning("ms since 1970.")]
+WindowEnd = Annotated[int, Meaning("The end of the window in ms since 1970, inclusive.")]
+ValidFrom = Annotated[int, Meaning("The time in ms since 1970.")]
 # Exclusive, as VersionedRecord has it.
-ValidTo = Annotated[int, Meaning("ms since 1970, exclusive; null: the latest version.")]
+ValidTo = Annotated[
+    int, Meaning("The end of the version in ms since 1970, exclusive. It is null for the latest version.")
+]
 
 
 class UnreadablePart(TypedDict):
@@ -52,12 +54,15 @@ class UnreadableParts(TypedDict, total=False):
 # The row is printed all the same: leaving it out would look like a store without it.
 Unreadable = Annotated[
     UnreadableParts,
-    Meaning("For a key or value that its serde cannot decode: its bytes, and the reason. The member itself is null."),
+    Meaning(
+        "The bytes of a key or value that its serde cannot decode, with the reason. The member `key` or "
+        "`value` is then null."
+    ),
 ]
-ExecutionInfo = Annotated[list[str], Meaning("Execution info of the query.")]
+ExecutionInfo = Annotated[list[str], Meaning("The execution info of the query.")]
 More = Annotated[bool, Meaning("Whether there are more rows than --limit allows.")]
-Unread = Annotated[int, Meaning("Number of keys and values that kstate could not decode.", minimum=0)]
-Failures = Annotated[int, Meaning("Partitions that did not answer.", minimum=0)]
+Unread = Annotated[int, Meaning("How many keys and values kstate could not decode.", minimum=0)]
+Failures = Annotated[int, Meaning("How many partitions did not answer.", minimum=0)]
 
 
 class QueryRowLine(TypedDict):
@@ -77,7 +82,7 @@ class QueryRowLine(TypedDict):
 
 
 class QueryPartitionLine(TypedDict):
-    """With --explain: the Position and the execution info of a partition."""
+    """With --explain, the Position and the execution info of a partition."""
 
     type: Literal["partition"]
     partition: shared.Partition | None
@@ -86,7 +91,7 @@ class QueryPartitionLine(TypedDict):
 
 
 class QueryFailureLine(TypedDict):
-    """A partition that did not answer, or not completely."""
+    """A partition that did not answer, or that answered only in part."""
 
     type: Literal["failure"]
     partition: shared.Partition | None
@@ -108,46 +113,57 @@ class QuerySummaryLine(TypedDict):
 QueryLine = QueryRowLine | QueryPartitionLine | QueryFailureLine | QuerySummaryLine | shared.ErrorLine
 
 
-Difference = Annotated[str, Meaning("Kind of the difference.", enum=values(model.RowIn))]
-BufferTime = Annotated[int, Meaning("Time of the buffered record, in ms since 1970.")]
-Seq = Annotated[int, Meaning("Sequence number in the row's key.")]
-Segment = Annotated[int | str, Meaning("Segment of a version, or latest.")]
-Side = Annotated[str, Meaning("Side of an outer join.", enum=("left", "right"))]
-ForeignKey = Annotated[str, Meaning("Foreign key, in hex.")]
+Difference = Annotated[str, Meaning("The kind of difference.", enum=values(model.RowIn))]
+BufferTime = Annotated[int, Meaning("The time of the buffered record, in ms since 1970.")]
+Seq = Annotated[int, Meaning("The sequence number in the key of the row.")]
+Segment = Annotated[int | str, Meaning("The segment that contains the version, or latest.")]
+Side = Annotated[str, Meaning("The side of an outer join.", enum=("left", "right"))]
+ForeignKey = Annotated[str, Meaning("The foreign key, in hex.")]
 # So that a program can ask raw-key for exactly this row.
 Row = Annotated[str, Meaning("The whole key in RocksDB, in hex.", pattern=r"^([0-9a-f]{2})*$")]
 A = Annotated[
     Mapping[str, Any],
     Meaning(
-        'The value in A: {"value": hex, …}, or {"malformed": hex} if kstate cannot decode it; null if A '
-        "has no such row."
+        'The value in A: {"value": hex, …}. It is {"malformed": hex} if kstate cannot decode the value, '
+        "and null if A has no such row."
     ),
 ]
 B = Annotated[
     Mapping[str, Any],
     Meaning(
-        'The value in B: {"value": hex, …}, or {"malformed": hex} if kstate cannot decode it; null if B '
-        "has no such row."
+        'The value in B: {"value": hex, …}. It is {"malformed": hex} if kstate cannot decode the value, '
+        "and null if B has no such row."
     ),
 ]
-OnlyIn = Annotated[str, Meaning("The only directory that has it; null: both have it.", enum=("a", "b"))]
+OnlyIn = Annotated[
+    str, Meaning("The only directory that contains the task or store. It is null if both contain it.", enum=("a", "b"))
+]
 # Two, because a migration may change the kind: with timestamps, or with headers.
-Kinds = Annotated[list[str], Meaning("Its kind in A and in B; empty if it is missing there.", minItems=2, maxItems=2)]
+Kinds = Annotated[
+    list[str],
+    Meaning(
+        "The kinds of the store in A and in B. A kind is empty if the store is missing there.", minItems=2, maxItems=2
+    ),
+]
 Verdict = Annotated[
     str,
     Meaning(
-        "Result of the comparison.", enum=("equal", "different", "only in A", "only in B", "other kind", "unreadable")
+        "The result of the comparison.",
+        enum=("equal", "different", "only in A", "only in B", "other kind", "unreadable"),
     ),
 ]
-RowsA = Annotated[int, Meaning("Rows in A.", minimum=0)]
-RowsB = Annotated[int, Meaning("Rows in B.", minimum=0)]
-OnlyInA = Annotated[int, Meaning("Rows that exist only in A.", minimum=0)]
-OnlyInB = Annotated[int, Meaning("Rows that exist only in B.", minimum=0)]
-Different = Annotated[int, Meaning("Rows with the same key, but different contents.", minimum=0)]
+RowsA = Annotated[int, Meaning("How many rows A has.", minimum=0)]
+RowsB = Annotated[int, Meaning("How many rows B has.", minimum=0)]
+OnlyInA = Annotated[int, Meaning("How many rows exist only in A.", minimum=0)]
+OnlyInB = Annotated[int, Meaning("How many rows exist only in B.", minimum=0)]
+Different = Annotated[int, Meaning("How many rows have the same key but different contents.", minimum=0)]
 # Also if all else is equal: what was not compared may differ.
 NotCompared = Annotated[
     list[str],
-    Meaning("Parts of rows that were not compared, because only one layout has them, or because of an option."),
+    Meaning(
+        "The parts of rows that kstate did not compare, either because only one layout has them or "
+        "because of an option."
+    ),
 ]
 
 
@@ -165,14 +181,20 @@ class OffsetsInBoth(TypedDict, total=False):
     position: InBoth
 
 
-Offsets = Annotated[OffsetsInBoth, Meaning("Changelog offsets and Positions in A and B, if they differ.")]
-Other = Annotated[str, Meaning("Absolute path of B.")]
-Equal = Annotated[bool, Meaning("Whether kstate read everything in both directories, and found no difference.")]
+Offsets = Annotated[OffsetsInBoth, Meaning("The changelog offsets and Positions in A and B, if they differ.")]
+Other = Annotated[str, Meaning("The absolute path of B.")]
+Equal = Annotated[bool, Meaning("Whether kstate could read everything in both directories and found no difference.")]
 # The same rows may be missing on both sides.
-Doubts = Annotated[int, Meaning("Reasons why rows may be silently missing in both directories.", minimum=0)]
-Differing = Annotated[int, Meaning("Number of stores and tasks that differ.", minimum=0)]
-AsOfA = Annotated[str, Meaning("as_of of A.")]
-AsOfB = Annotated[str, Meaning("as_of of B.")]
+Doubts = Annotated[
+    int,
+    Meaning(
+        ("How many reasons there are to assume that rows may be silently missing, in both directories together."),
+        minimum=0,
+    ),
+]
+Differing = Annotated[int, Meaning("How many stores and tasks differ.", minimum=0)]
+AsOfA = Annotated[str, Meaning("The value of as_of for A.")]
+AsOfB = Annotated[str, Meaning("The value of as_of for B.")]
 
 
 class DiffDifferenceLine(TypedDict):
@@ -205,7 +227,7 @@ class DiffTaskLine(TypedDict):
 
 
 class DiffStoreLine(TypedDict):
-    """A store of a task. message: why kstate could not read it."""
+    """A store of a task. If kstate could not read the store, message contains the reason."""
 
     type: Literal["store"]
     task: shared.Task
@@ -224,7 +246,7 @@ class DiffStoreLine(TypedDict):
 
 
 class DiffSummaryLine(TypedDict):
-    """The last line of diff. messages: the parts of the directories that kstate could not read."""
+    """The last line of diff. messages lists the parts of the directories that kstate could not read."""
 
     type: Literal["summary"]
     other: Other

@@ -9,41 +9,57 @@ from typing_extensions import TypedDict
 from kstate_cli.cli.lines import dumps, shared
 from kstate_cli.cli.lines.shared import Meaning
 
-SourceTopic = Annotated[str, Meaning("Changelog of the source application.")]
-TargetTopic = Annotated[str, Meaning("Changelog of the new application.")]
-NewestOnly = Annotated[bool, Meaning("Whether only the newest record of each key is written.")]
-SourcePartitions = Annotated[int, Meaning("Partitions of the changelog of the source application.", minimum=1)]
-Partitioner = Annotated[str, Meaning("Rule of the partition of a key: murmur2, or MODULE:NAME.")]
-KeyForm = Annotated[str, Meaning("What the keys of the changelog have beside the record's key, or MODULE:NAME.")]
+SourceTopic = Annotated[str, Meaning("The changelog of the source application.")]
+TargetTopic = Annotated[str, Meaning("The changelog of the new application.")]
+NewestOnly = Annotated[bool, Meaning("Whether kstate writes only the newest record of each key.")]
+SourcePartitions = Annotated[
+    int, Meaning("How many partitions the changelog of the source application has.", minimum=1)
+]
+Partitioner = Annotated[str, Meaning("The rule that determines the partition of a key: murmur2, or MODULE:NAME.")]
+KeyForm = Annotated[str, Meaning("What the changelog keys contain in addition to the record key, or MODULE:NAME.")]
 Proven = Annotated[
-    int, Meaning("Records of the source for which the rule gives the partition in which they are: all.", minimum=0)
+    int,
+    Meaning(
+        (
+            "How many records of the source are in the partition that the rule determines. It is always the "
+            "number of all records."
+        ),
+        minimum=0,
+    ),
 ]
 PartitionRecords = Annotated[
-    list[int], Meaning("Records of each partition of the new changelog, at most, from partition 0.")
+    list[int], Meaning("How many records each partition of the new changelog gets at most, from partition 0.")
 ]
 PrimaryPartitions = Annotated[
     int | None,
-    Meaning("Partitions of the left table of a foreign-key join, if kstate writes them into the values; else null."),
+    Meaning(
+        "How many partitions the left table of a foreign-key join has, if kstate writes this number to "
+        "the values. Otherwise, it is null."
+    ),
 ]
-SourceApplication = Annotated[str, Meaning("application.id of the source application.")]
-Topics = Annotated[int, Meaning("Changelogs.", minimum=0)]
-Created = Annotated[int, Meaning("Topics that this run has created; others existed from an earlier run.", minimum=0)]
-Written = Annotated[int, Meaning("Records that this run has written.", minimum=0)]
-CopiedOffsets = Annotated[int, Meaning("Partitions of input topics whose committed offsets are copied.", minimum=0)]
+SourceApplication = Annotated[str, Meaning("The application.id of the source application.")]
+Topics = Annotated[int, Meaning("How many changelogs there are.", minimum=0)]
+Created = Annotated[
+    int, Meaning("How many topics this run created. The other topics already existed from an earlier run.", minimum=0)
+]
+Written = Annotated[int, Meaning("How many records this run wrote.", minimum=0)]
+CopiedOffsets = Annotated[int, Meaning("For how many input partitions kstate copies the committed offsets.", minimum=0)]
 RestoredStores = Annotated[
-    int | None, Meaning("Stores that were restored for the new application; null without --out.", minimum=0)
+    int | None, Meaning("How many stores kstate restored for the new application. It is null without --out.", minimum=0)
 ]
 RestoredDirectory = Annotated[
-    str | None, Meaning("Directory of the new application that was restored; null without --out.")
+    str | None, Meaning("The restored directory of the new application. It is null without --out.")
 ]
-Condition = Annotated[str, Meaning("Name of the condition, such as source-stopped.")]
+Condition = Annotated[str, Meaning("The name of the condition, such as source-stopped.")]
 ConditionState = Annotated[str, Meaning("Whether the condition is met.", enum=("met", "not-met", "unknown"))]
-ConditionReason = Annotated[str | None, Meaning("Why it is not met or unknown; null if it is met.")]
-Journal = Annotated[str, Meaning("Path of the journal.")]
+ConditionReason = Annotated[
+    str | None, Meaning("Why the condition is not met or unknown. It is null if the condition is met.")
+]
+Journal = Annotated[str, Meaning("The path of the journal.")]
 
 
 class SeedConditionLine(TypedDict):
-    """With --dry-run: a condition of the run."""
+    """With --dry-run, a condition of the run."""
 
     type: Literal["condition"]
     condition: Condition
@@ -64,7 +80,7 @@ class SeedTopicLine(TypedDict):
 
 
 class SeedPartitioningLine(TypedDict):
-    """With --partitions: the changelog before it gets another number of partitions, by this rule."""
+    """With --partitions, a changelog and the rule by which its records move to another number of partitions."""
 
     type: Literal["partitioning"]
     store: shared.Store
@@ -85,7 +101,7 @@ class RestoredMembers(TypedDict):
 
 
 class SeedSummaryLine(RestoredMembers):
-    """The end."""
+    """The last line of the command."""
 
     type: Literal["summary"]
     application: shared.Application
@@ -100,7 +116,7 @@ class SeedSummaryLine(RestoredMembers):
 
 
 class SeedDeletedLine(TypedDict):
-    """With --undo: a changelog that was deleted. The numbers of the summary are 0 then."""
+    """With --undo, a changelog that kstate deleted. The numbers in the summary are then 0."""
 
     type: Literal["deleted"]
     target_topic: TargetTopic

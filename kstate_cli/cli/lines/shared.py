@@ -39,8 +39,8 @@ SchemaVersion = Annotated[
     int,
     Meaning(
         (
-            "Version of the whole output format. It increases if a member is removed or changes its meaning, but "
-            "not if a member is added."
+            "The version of the whole output format. It increases if a member is removed or changes its "
+            "meaning, but not if a member is added."
         ),
         const=SCHEMA_VERSION,
     ),
@@ -49,126 +49,138 @@ SchemaVersion = Annotated[
 App = Annotated[
     str,
     Meaning(
-        "Absolute path of the application directory, for diff that of A. In an error before kstate found the "
-        "directory, the path that was passed; null if none was passed."
+        "The absolute path of the application directory. For diff, it is the path of A. If kstate fails "
+        "before it finds the directory, it is the path that you passed, or null."
     ),
 ]
 # Text and not two numbers: a named topology is part of the id, and global stores have none.
-Task = Annotated[str, Meaning("A task: 0_1, __topology__/0_1 for a named topology, or global.")]
-Store = Annotated[str, Meaning("Name of a store.")]
+Task = Annotated[str, Meaning("The task: 0_1, __topology__/0_1 for a named topology, or global.")]
+Store = Annotated[str, Meaning("The name of a store.")]
 # Of the changelog, which has the number of the task's partition.
 Partition = Annotated[
     int,
-    Meaning("Partition; null for a global store, and if --collate merges rows whose partition is unknown.", minimum=0),
+    Meaning(
+        ("The partition. It is null for a global store, and if --collate merges rows whose partition is unknown."),
+        minimum=0,
+    ),
 ]
 # The pattern has no blank and no colon: kstate explain takes GROUP:CODE as one word.
 Code = Annotated[
     str,
-    Meaning("Code for programs, which stays the same if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"),
+    Meaning("The code for programs. It stays the same if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"),
 ]
 # The levels of three commands: a program that compares them needs one list.
 Level = Annotated[
     str,
     Meaning(
         (
-            "Severity. check: expected, warning, error; verify: damage, or unknown if kstate cannot judge it; "
-            "fleet: error, warning, unknown."
+            "The severity. For check, it is expected, warning or error. For verify, it is damage or "
+            "unknown. For fleet, it is error, warning or unknown."
         ),
         enum=values(check_findings.Level, verify_findings.VerifyLevel, fleet_findings.FleetLevel),
     ),
 ]
 # For people: programs decide by code, since the words of a message may change in any version.
 Message = Annotated[str, Meaning("The message, for people.")]
-Messages = Annotated[list[str], Meaning("Several texts, for people, or of Kafka Streams.")]
-Hint = Annotated[str, Meaning("What to do next, for people; often a command.")]
-Rule = Annotated[str, Meaning("The rule behind it: a class of Kafka Streams, a KIP, or a section of docs/internals.")]
-Path = Annotated[str, Meaning("Path: relative to app if it is in app, otherwise absolute, or a URI.")]
+Messages = Annotated[list[str], Meaning("Several texts for people, or messages of Kafka Streams.")]
+Hint = Annotated[str, Meaning("What to do next, for people. It is often a command.")]
+Rule = Annotated[str, Meaning("The underlying rule: a class of Kafka Streams, a KIP, or a section of docs/internals.")]
+Path = Annotated[str, Meaning("The path. It is relative to app if it is in app, and otherwise absolute or a URI.")]
 Release = Annotated[str, Meaning("A Kafka Streams release.")]
-Kind = Annotated[str, Meaning("Kind of the store, as in the output of ls.")]
+Kind = Annotated[str, Meaning("The kind of the store, as in the output of ls.")]
 # As it is stored, without conversion: the two meanings are those of ProcessorStateManager and GlobalStateManagerImpl.
 Changelog = Annotated[
     Mapping[str, Mapping[int, int]],
     Meaning(
-        "Stored changelog offsets: topic, partition, offset. For a task store, it is that of the last record "
-        "that it has applied, and for a global store that of the next record. null: kstate cannot read it."
+        "The stored changelog offsets, by topic and partition. For a task store, it is the offset of "
+        "the last applied record. For a global store, it is the offset of the next record. It is null "
+        "if kstate cannot read it."
     ),
 ]
 # Topic by topic, because a store may have several input topics.
 Position = Annotated[
-    Mapping[str, Mapping[int, int]], Meaning("Position of IQv2: topic, partition, offset. null: unknown.")
+    Mapping[str, Mapping[int, int]],
+    Meaning("The IQv2 Position, by topic and partition. It is null if kstate does not know it."),
 ]
 # Three values: a lock of another host may be invisible, and unknown must not look like stopped.
-Running = Annotated[bool, Meaning("Whether the application is running; null if this is unknown.")]
+Running = Annotated[bool, Meaning("Whether the application is running. It is null if this is unknown.")]
 # A reader of two calls can tell whether the second may have seen more.
 AsOf = Annotated[
     str,
     Meaning(
-        "Whether the directory is closed, or shows the last flush of an application that may be running.",
+        (
+            "Whether the directory is closed, or whether the output shows the last flush of an application "
+            "that may be running."
+        ),
         enum=("closed", "last-flush"),
     ),
 ]
 # Names and no range: between two releases that open a store there may be one that does not.
-OpensIn = Annotated[list[str], Meaning("Releases that can open the store.")]
+OpensIn = Annotated[list[str], Meaning("The releases that can open the store.")]
 # As an estimate it is RocksDB's: entries that were overwritten and not compacted count twice.
-Rows = Annotated[int, Meaning("Rows.", minimum=0)]
+Rows = Annotated[int, Meaning("How many rows there are.", minimum=0)]
 Host = Annotated[
     str,
     Meaning(
-        "Name of a host. For ls, it is that of this host. For fleet, it is taken from the file or from the argument."
+        "The name of a host. For ls, it is this host. For fleet, the name comes from the file or from the argument."
     ),
 ]
 ProcessId = Annotated[
     str,
-    Meaning("The process id in kafka-streams-process-metadata; null if unknown."),
+    Meaning("The process id in kafka-streams-process-metadata. It is null if kstate does not know it."),
 ]
-Place = Annotated[str, Meaning("Folder or object prefix of a barrier.")]
-Awaited = Annotated[int, Meaning("Number of hosts that the barrier waits for, including this one.", minimum=1)]
-Here = Annotated[list[str], Meaning("Hosts that are at the barrier together.")]
-Missing = Annotated[list[str], Meaning("Missing hosts with a known name.")]
-Unnamed = Annotated[int, Meaning("Number of other missing hosts, whose names are unknown.", minimum=0)]
-GaveUp = Annotated[list[str], Meaning("Missing hosts that stopped waiting.")]
+Place = Annotated[str, Meaning("The folder or object prefix of the barrier.")]
+Awaited = Annotated[int, Meaning("How many hosts the barrier waits for, including this one.", minimum=1)]
+Here = Annotated[list[str], Meaning("The hosts that are at the barrier together.")]
+Missing = Annotated[list[str], Meaning("The missing hosts whose names are known.")]
+Unnamed = Annotated[int, Meaning("How many other hosts are missing. Their names are unknown.", minimum=0)]
+GaveUp = Annotated[list[str], Meaning("The missing hosts that have stopped waiting.")]
 Barrier = Annotated[
     str,
     Meaning(
-        "Result of the barrier: all hosts arrived, or not all in time. null: there was no barrier.",
+        "Whether all hosts reached the barrier in time. It is null if there was no barrier.",
         enum=("passed", "not-all-came"),
     ),
 ]
 Lag = Annotated[
     int,
     Meaning(
-        "Records of the log that the store has not applied, up to the log end in the broker, the file or the dump.",
+        "How many records the store has not read yet, up to the log end in the broker, the file or the dump.",
         minimum=0,
     ),
 ]
-Bytes = Annotated[int, Meaning("Bytes of files.", minimum=0)]
-Stores = Annotated[int, Meaning("Number of stores.", minimum=0)]
-Records = Annotated[int, Meaning("Records of a changelog.", minimum=0)]
+Bytes = Annotated[int, Meaning("The size of the files, in bytes.", minimum=0)]
+Stores = Annotated[int, Meaning("How many stores there are.", minimum=0)]
+Records = Annotated[int, Meaning("How many changelog records there are.", minimum=0)]
 # Compaction leaves holes: the difference of two offsets is an upper bound.
-LagExact = Annotated[bool, Meaning("false: this is an upper bound, from the bounds of the log.")]
+LagExact = Annotated[
+    bool, Meaning("Whether the number is exact. If false, it is an upper bound that follows from the log ends.")
+]
 LagSeconds = Annotated[
-    float, Meaning("Age of the first record that the store has not read; 0 if it has read all.", minimum=0)
+    float,
+    Meaning(
+        ("The age of the first record that the store has not read yet. It is 0 if the store has read all records."),
+        minimum=0,
+    ),
 ]
-Warnings = Annotated[int, Meaning("Warnings.", minimum=0)]
+Warnings = Annotated[int, Meaning("How many warnings there are.", minimum=0)]
 # With milliseconds at most: more digits would differ in every run without a meaning.
-Seconds = Annotated[float, Meaning("Duration in seconds.", minimum=0)]
-Ok = Annotated[bool, Meaning("Whether there are no findings, and kstate could judge everything.")]
-Findings = Annotated[
-    Mapping[str, int], Meaning("Code of a finding, and the number of such findings.", each={"minimum": 0})
-]
-Subset = Annotated[str, Meaning("Part of the stores, or of the files of a dump: I/N.")]
-LeftOut = Annotated[int, Meaning("Stores, or files of a dump, in other parts.", minimum=0)]
-Application = Annotated[str, Meaning("application.id.")]
-Out = Annotated[str, Meaning("Absolute path of the folder that was written, or s3://BUCKET/PREFIX.")]
+Seconds = Annotated[float, Meaning("The duration in seconds.", minimum=0)]
+Ok = Annotated[bool, Meaning("Whether there are no findings and kstate could judge everything.")]
+Findings = Annotated[Mapping[str, int], Meaning("How many findings there are of each code.", each={"minimum": 0})]
+Subset = Annotated[str, Meaning("The part I/N of the stores, or of the files in a dump.")]
+LeftOut = Annotated[int, Meaning("How many stores, or files of a dump, are in other parts.", minimum=0)]
+Application = Annotated[str, Meaning("The application.id.")]
+Out = Annotated[str, Meaning("The absolute path of the folder to which kstate wrote, or s3://BUCKET/PREFIX.")]
 # Stated, since the choice is automatic and decides how long the next call takes.
-Engine = Annotated[str, Meaning("Engine: spark or local; for an export spark, processes or one process.")]
-EngineReason = Annotated[str, Meaning("Reason for the choice of this engine.")]
-Files = Annotated[int, Meaning("Number of files.", minimum=0)]
+Engine = Annotated[str, Meaning("The engine: spark or local. For an export, it is spark, processes or one process.")]
+EngineReason = Annotated[str, Meaning("Why kstate chose this engine.")]
+Files = Annotated[int, Meaning("How many files there are.", minimum=0)]
 # The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
     str,
     Meaning(
-        "Action of a step.",
+        "What the step does.",
         enum=(
             "leave out",
             "remove file",
@@ -183,31 +195,41 @@ Action = Annotated[
     ),
 ]
 # Apart from the exit code, which is 0 for a dry run too.
-Snapshot = Annotated[str, Meaning("Name of a snapshot; null for a dry run.")]
-Snapshots = Annotated[list[str], Meaning("Names of the snapshots that stores come from, or that a repository has.")]
+Snapshot = Annotated[str, Meaning("The name of a snapshot. It is null for a dry run.")]
+Snapshots = Annotated[
+    list[str], Meaning("The names of the snapshots from which stores come, or which a repository contains.")
+]
 Usable = Annotated[
     bool,
     Meaning(
-        "Whether a restoration can use the snapshot without a dump and without --accept-resurrected, by its age; "
-        "null if unknown."
+        "Whether the snapshot is recent enough for a restoration without a dump and without "
+        "--accept-resurrected. It is null if this is unknown."
     ),
 ]
 Executed = Annotated[
-    bool, Meaning("Whether the command changed something; false: with --dry-run, or because there was nothing to do.")
+    bool, Meaning("Whether the command changed something. It is false with --dry-run, or if there was nothing to do.")
 ]
-Deleted = Annotated[int, Meaning("Rows that are deleted according to the changelog.", minimum=0)]
-Expired = Annotated[int, Meaning("Rows that are older than their retention.", minimum=0)]
-NullKeys = Annotated[int, Meaning("Records without a key, which Streams skips too.", minimum=0)]
+Deleted = Annotated[int, Meaning("How many rows the changelog deletes.", minimum=0)]
+Expired = Annotated[int, Meaning("How many rows are older than their retention.", minimum=0)]
+NullKeys = Annotated[int, Meaning("How many records have no key. Kafka Streams skips such records too.", minimum=0)]
 HasPosition = Annotated[bool, Meaning("Whether records of the changelog contain a Position.")]
 # Counts manifests, so that a program can wait for the next one.
-Generation = Annotated[int, Meaning("Generation of the new manifest; null if kstate did not write one.", minimum=1)]
-Verified = Annotated[str, Meaning("Time when verify-dump last read the part in full, in UTC; null: never here.")]
+Generation = Annotated[
+    int, Meaning("The generation of the new manifest. It is null if kstate did not write a manifest.", minimum=1)
+]
+Verified = Annotated[
+    str,
+    Meaning(
+        "The time when kstate verify-dump last read the complete part, in UTC. It is null if this never "
+        "happened with this dump."
+    ),
+]
 # In the line as well, for a reader who has only the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
-Where = Annotated[str, Meaning("The subject, if the message does not name it.")]
-Details = Annotated[list[str], Meaning("More of the message, one line each.")]
+Where = Annotated[str, Meaning("The place of the error, if the message does not name it.")]
+Details = Annotated[list[str], Meaning("Further lines of the message.")]
 # One command in each, ready to be run.
-HintDetails = Annotated[list[str], Meaning("More of the hint, one line each, often commands that you can paste.")]
+HintDetails = Annotated[list[str], Meaning("Further lines of the hint, often commands that you can paste.")]
 
 
 class BarrierMembers(TypedDict):
@@ -270,7 +292,7 @@ class ErrorLine(TypedDict):
 
 
 class ProblemLine(TypedDict):
-    """An entry of the directory that Streams cannot handle, or that kstate does not recognize."""
+    """An entry in the directory that Kafka Streams cannot handle or that kstate does not recognize."""
 
     type: Literal["problem"]
     task: Task | None

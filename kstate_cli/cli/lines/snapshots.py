@@ -14,24 +14,24 @@ PRUNE_OUTCOMES: Final = ("kept", "expired", "deleted")
 NewBytes = Annotated[
     int,
     Meaning(
-        "Bytes of SSTs and blob files that the repository did not have before; for a dry run, the maximum.",
+        "How many bytes of SSTs and blob files are new in the repository. For a dry run, it is the maximum.",
         minimum=0,
     ),
 ]
-SharedBytes = Annotated[int, Meaning("Bytes of SSTs and blob files that other snapshots need too.", minimum=0)]
+SharedBytes = Annotated[int, Meaning("How many bytes of SSTs and blob files other snapshots need too.", minimum=0)]
 UsableUntil = Annotated[
     str,
     Meaning(
-        "Time until which the log certainly has every later delete, in UTC; null if unknown. If "
-        "delete_retention_ms is null, kstate assumes the default of 24 h."
+        "The time until which the log certainly contains every later delete, in UTC. It is null if this "
+        "is unknown. If delete_retention_ms is null, kstate assumes the default of 24 h."
     ),
 ]
 DeleteRetentionMs = Annotated[
     int,
     Meaning(
         (
-            "The lowest delete.retention.ms of the changelogs, from the broker when the snapshot was taken; null "
-            "without a broker."
+            "The lowest delete.retention.ms of the changelogs, as the broker reported it when the snapshot "
+            "was taken. It is null without a broker."
         ),
         minimum=0,
     ),
@@ -39,29 +39,38 @@ DeleteRetentionMs = Annotated[
 OffsetReason = Annotated[
     str | None,
     Meaning(
-        "Why kstate does not know its offset, so that after a restoration Kafka Streams reads the whole log of the "
-        "store; null if kstate knows it."
+        "Why kstate does not know the offset of the store. Kafka Streams then reads the whole log after "
+        "a restoration. It is null if kstate knows the offset."
     ),
 ]
-Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
+Condemned = Annotated[
+    int, Meaning("How many snapshots have expired. kstate deletes them after the grace period.", minimum=0)
+]
 WillBeDeleted = Annotated[
-    bool, Meaning("Whether the snapshot has expired and will be deleted; null if kstate cannot read a list of these.")
+    bool,
+    Meaning(
+        "Whether the snapshot has expired, so that kstate will delete it. It is null if kstate cannot "
+        "read a list of expired snapshots."
+    ),
 ]
 AfterRun = Annotated[
     str,
-    Meaning("The state of the snapshot after the run, or after a run without --dry-run.", enum=PRUNE_OUTCOMES),
+    Meaning(
+        "The state of the snapshot after the run. With --dry-run, it is the state after a real run.",
+        enum=PRUNE_OUTCOMES,
+    ),
 ]
-RemovedBytes = Annotated[int, Meaning("Bytes of these SSTs and blob files.", minimum=0)]
+RemovedBytes = Annotated[int, Meaning("The size of these SSTs and blob files, in bytes.", minimum=0)]
 Waiting = Annotated[
-    int, Meaning("Expired snapshots and unneeded files that a run after the grace period can delete.", minimum=0)
+    int, Meaning("How many expired snapshots and unneeded files a run after the grace period can delete.", minimum=0)
 ]
-WaitingBytes = Annotated[int, Meaning("Bytes of these SSTs and blob files.", minimum=0)]
-Captured = Annotated[int, Meaning("Tasks that are captured: of tasks, those that are not skipped.", minimum=0)]
-Skipped = Annotated[int, Meaning("Tasks that are not captured.", minimum=0)]
+WaitingBytes = Annotated[int, Meaning("The size of these SSTs and blob files, in bytes.", minimum=0)]
+Captured = Annotated[int, Meaning("How many tasks kstate captured. It is tasks minus skipped.", minimum=0)]
+Skipped = Annotated[int, Meaning("How many tasks kstate did not capture.", minimum=0)]
 
 
 class SnapshotStoreLine(TypedDict):
-    """A store whose files are in the snapshot; of a dry run: would be."""
+    """A store whose files are in the snapshot, or would be in it without --dry-run."""
 
     type: Literal["store"]
     task: shared.Task
@@ -75,7 +84,7 @@ class SnapshotStoreLine(TypedDict):
 
 
 class SnapshotSkippedLine(TypedDict):
-    """A task that is not captured, and why."""
+    """A task that kstate did not capture, with the reason."""
 
     type: Literal["skipped"]
     task: shared.Task
@@ -83,7 +92,7 @@ class SnapshotSkippedLine(TypedDict):
 
 
 class SnapshotSummaryLine(TypedDict):
-    """The end."""
+    """The last line of the command."""
 
     type: Literal["summary"]
     out: shared.Out
@@ -104,7 +113,7 @@ SnapshotLine = SnapshotStoreLine | SnapshotSkippedLine | SnapshotSummaryLine | s
 
 
 class RestoreSnapshotSummaryLine(TypedDict):
-    """The end."""
+    """The last line of the command."""
 
     type: Literal["summary"]
     release: shared.Release
@@ -152,7 +161,7 @@ class LsSnapshotsSnapshotLine(TypedDict):
 
 
 class LsSnapshotsStoreLine(TypedDict):
-    """With --generation: a store of the snapshot."""
+    """With --generation, a store of the snapshot."""
 
     type: Literal["store"]
     snapshot: shared.Snapshot
@@ -164,7 +173,7 @@ class LsSnapshotsStoreLine(TypedDict):
 
 
 class LsSnapshotsSummaryLine(TypedDict):
-    """The end."""
+    """The last line of the command."""
 
     type: Literal["summary"]
     path: shared.Path
@@ -176,7 +185,7 @@ LsSnapshotsLine = LsSnapshotsSnapshotLine | LsSnapshotsStoreLine | LsSnapshotsSu
 
 
 class VerifySnapshotsFindingLine(TypedDict):
-    """A file that is damaged, missing or unreadable; path is relative to REPO. app is null, here and below."""
+    """A damaged, missing or unreadable file. path is relative to REPO. app is null, here and below."""
 
     type: Literal["finding"]
     code: shared.Code
@@ -186,7 +195,7 @@ class VerifySnapshotsFindingLine(TypedDict):
 
 
 class VerifySnapshotsSummaryLine(TypedDict):
-    """The end."""
+    """The last line of the command."""
 
     type: Literal["summary"]
     path: shared.Path
@@ -213,7 +222,10 @@ class PruneSnapshotsSnapshotLine(TypedDict):
 
 
 class PruneSnapshotsSummaryLine(TypedDict):
-    """The end. message states why files remain; it is null if nothing prevents their deletion."""
+    """The last line of prune-snapshots.
+
+    message states why files remain. It is null if nothing prevents their deletion.
+    """
 
     type: Literal["summary"]
     path: shared.Path

@@ -13,40 +13,51 @@ from kstate_cli.cli.views import store_homes
 
 # Some kinds have the same bytes, such as key-value and list-value.
 KindCertain = Annotated[bool, Meaning("Whether the files determine the kind with certainty.")]
-KindFrom = Annotated[str, Meaning("Source from which kstate inferred the kind.")]
+KindFrom = Annotated[str, Meaning("The source from which kstate inferred the kind.")]
 # 4.3 moved offsets from .checkpoint into the store (KIP-1035).
 OffsetsIn = Annotated[
     str,
     Meaning(
-        "Place where Streams keeps the changelog offset.", enum=("column-family", "checkpoint", "store-file", "none")
+        "Where Kafka Streams keeps the changelog offset.", enum=("column-family", "checkpoint", "store-file", "none")
     ),
 ]
 Status = Annotated[str, Meaning("How the last run left the store, if the store records it (from 4.3 on).")]
 # RocksDB refuses to open a table of a newer format than its own: this decides about a downgrade.
-SstFormats = Annotated[list[int], Meaning("Format versions of the SSTs.")]
-ColumnFamilies = Annotated[list[str], Meaning("Column families of its databases.")]
+SstFormats = Annotated[list[int], Meaning("The format versions of the SSTs.")]
+ColumnFamilies = Annotated[list[str], Meaning("The column families of the store's databases.")]
 # The names of its databases are these times; all rows of a segment expire together.
-Segments = Annotated[list[int], Meaning("Start of each segment in ms since 1970; null for a store without segments.")]
+Segments = Annotated[
+    list[int], Meaning("The start of each segment, in ms since 1970. It is null for a store without segments.")
+]
 # The offset that the other segments state does not hold for its rows.
 SegmentsWithoutOffset = Annotated[
     list[int],
     Meaning(
-        "Start of each segment that has no offset while others have one, in ms since 1970. The offset of the "
-        "store is then unknown, and rows may be missing."
+        "The start of each segment that has no offset although others have one, in ms since 1970. The "
+        "offset of the store is then unknown, and rows may be missing."
     ),
 ]
 # Only small stores are counted, because that reads every row.
-RowsExact = Annotated[bool, Meaning("Whether kstate counted the rows; false: it estimated them.")]
-Leftovers = Annotated[list[str], Meaning("Names in the task's directory that a running application does not leave.")]
+RowsExact = Annotated[bool, Meaning("Whether kstate counted the rows. If false, the number is an estimate.")]
+Leftovers = Annotated[
+    list[str], Meaning("The names of entries in the task directory that a running application does not create.")
+]
 # Under exactly-once Streams wipes such a task at its next start.
 Unclean = Annotated[list[str], Meaning("Why the store may contain uncommitted data.")]
 NewTask = Annotated[
-    str, Meaning("The task of the store in the topology of --topology; null if the topology does not have it.")
+    str,
+    Meaning(
+        "The task of the store in the topology that you passed with --topology. It is null if this "
+        "topology does not contain the store."
+    ),
 ]
 Home = Annotated[
     str,
     Meaning(
-        "What happens to the store in the topology of --topology. copy: its new task already has one here.",
+        (
+            "What happens to the store in the topology that you passed with --topology. `copy` means that "
+            "the new task on this host already has such a store."
+        ),
         enum=values(store_homes.Move),
     ),
 ]
@@ -80,19 +91,20 @@ class StoreLine(TypedDict):
 
 
 class LsStoreLine(StoreLine):
-    """A store of a task, also if only its offset is there."""
+    """A store of a task, even if only its offset exists."""
 
     new_task: NotRequired[NewTask | None]
     home: NotRequired[Home]
 
 
 KindsOfTasks = Annotated[
-    list[str], Meaning("Kinds of the store in its tasks: more than one while a topology changes.", minItems=1)
+    list[str],
+    Meaning("The kinds of the store in its tasks. There can be several while a topology changes.", minItems=1),
 ]
 
 
 class LsSumLine(TypedDict):
-    """With --by-store: a store, summed over all its tasks."""
+    """With --by-store, a store, summed over all its tasks."""
 
     type: Literal["sum"]
     store: shared.Store
@@ -129,7 +141,7 @@ LsLine = shared.ProblemLine | LsStoreLine | LsSumLine | LsLackedLine | LsSummary
 
 # As PositionBound of IQv2 decides, by the partition of the task only.
 UpToBound = Annotated[bool, Meaning("Whether the store has reached the bound of --at.")]
-Behind = Annotated[int, Meaning("Number of stores below --at.", minimum=0)]
+Behind = Annotated[int, Meaning("How many stores are below --at.", minimum=0)]
 
 
 class InspectPositionStoreLine(StoreLine):
@@ -142,7 +154,7 @@ class InspectPositionStoreLine(StoreLine):
 
 
 class InspectPositionMergedLine(TypedDict):
-    """With --merge: the merged Position of all stores that are shown."""
+    """With --merge, the merged Position of all stores in the output."""
 
     type: Literal["merged"]
     position: shared.Position | None
@@ -167,15 +179,15 @@ InspectPositionLine = (
 )
 
 
-Databases = Annotated[int, Meaning("RocksDB databases.", minimum=0)]
+Databases = Annotated[int, Meaning("How many RocksDB databases there are.", minimum=0)]
 # Uncompressed: equal for equal rows, whatever RocksDB makes of them.
-ContentBytes = Annotated[int, Meaning("Bytes of keys and values.", minimum=0)]
+ContentBytes = Annotated[int, Meaning("The size of the keys and values, in bytes.", minimum=0)]
 # Of rows and not of files: it survives a compaction, and a migration that keeps the rows.
-Digest = Annotated[str, Meaning("Digest of the rows, the same on every host.")]
-Remarks = Annotated[list[str], Meaning("Remarks for people who use the value.")]
-Doubtful = Annotated[list[str], Meaning("TASK/STORE of stores whose rows may be silently missing.")]
+Digest = Annotated[str, Meaning("The digest of the rows, which is the same on every host.")]
+Remarks = Annotated[list[str], Meaning("Remarks for people who use the result.")]
+Doubtful = Annotated[list[str], Meaning("The stores whose rows may be silently missing, as TASK/STORE.")]
 # In the output, so that "ok" is not read as more than it says.
-NotCovered = Annotated[list[str], Meaning("Parts that kstate did not check.")]
+NotCovered = Annotated[list[str], Meaning("The parts that kstate did not check.")]
 
 
 class VerifyStoreLine(TypedDict):
@@ -198,7 +210,7 @@ class VerifyStoreLine(TypedDict):
 
 
 class VerifyTaskLine(TypedDict):
-    """A task with findings about its files; null for findings outside of tasks."""
+    """A task with findings about its files. The task is null for findings outside of tasks."""
 
     type: Literal["task"]
     task: shared.Task | None
@@ -206,7 +218,7 @@ class VerifyTaskLine(TypedDict):
 
 
 class VerifyFindingLine(TypedDict):
-    """A finding, after the line of its store or task."""
+    """A finding, which follows the line of its store or task."""
 
     type: Literal["finding"]
     task: shared.Task | None
@@ -239,9 +251,9 @@ class VerifySummaryLine(TypedDict):
 VerifyLine = VerifyStoreLine | VerifyTaskLine | VerifyFindingLine | VerifySummaryLine | shared.ErrorLine
 
 
-KeySerde = Annotated[str, Meaning("--key-serde.")]
-ValueSerde = Annotated[str, Meaning("--value-serde.")]
-Columns = Annotated[Mapping[str, str], Meaning("Column of the Parquet files, and its type.")]
+KeySerde = Annotated[str, Meaning("The value of --key-serde.")]
+ValueSerde = Annotated[str, Meaning("The value of --value-serde.")]
+Columns = Annotated[Mapping[str, str], Meaning("The columns of the Parquet files and their types.")]
 
 
 class ExportTaskLine(TypedDict):
@@ -267,7 +279,7 @@ class ExportFileLine(TypedDict):
 
 
 class ExportSummaryLine(TypedDict):
-    """The last line of export: the contents of _manifest.json, and the size of all files."""
+    """The last line of export, with the contents of _manifest.json and the size of all files."""
 
     type: Literal["summary"]
     application: shared.Application
