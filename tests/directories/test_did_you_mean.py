@@ -15,6 +15,7 @@ from kstate_cli.texts import close_to, did_you_mean
 from tests.command_line import commands
 from tests.golden import unpack
 
+from .changes import change_commands
 from .test_cold import RESTORE
 from .warm import Warm
 
@@ -60,9 +61,7 @@ def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, obje
         "snapshot": {"--out": out / "snapshots"},
         "restore-snapshot": {"--from-snapshot": app.parent / "snapshots", "--dry-run": None},
         "check": {"--for": "4.2"},
-        "migrate": {"--to": "4.2", "--dry-run": None},
-        "wipe": {"--dry-run": None},
-        "rehome": {"--map": "0=7", "--dry-run": None},
+        **{name: change.options("visits") for name, change in change_commands().items()},
         "restore": {**dict(zip(RESTORE[::2], RESTORE[1::2], strict=True)), "--dry-run": None},
         "clean": {"--dry-run": None},
         # Nothing listens there: a name that is wrong is named before kstate connects.

@@ -31,6 +31,7 @@ from tests.faults.forked import Kstate
 from tests.faults.injection import available
 from tests.faults.small import small
 
+from .changes import change_commands
 from .listings import write_listing
 from .proof import NOTHING, digest, hold_to_its_word
 from .test_locks import locked
@@ -78,9 +79,7 @@ class World:
             "check": ("--for", "4.3"),
             "lag": ("--offsets", self.offsets(), "--warnings-ok"),
             "fleet": (write_listing(self.templates["APP"]),),
-            "migrate": ("--to", "4.2"),
-            "wipe": ("--store", STORE),
-            "rehome": ("--map", "0=9", "--warnings-ok"),
+            **{name: change.on(STORE) for name, change in change_commands().items()},
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
             "seed": ("--from", DUMP, "--app", "new", "--bootstrap-server", "127.0.0.1:1", "--dry-run"),
             "restore": (*SPARK, "--dry-run"),
@@ -159,7 +158,7 @@ Cell = Callable[[World, str], Ended]
 
 def _usual(world: World, command: str) -> Ended:
     name = "CHANGED" if command in ("undo", "clean", "status") else "APP"
-    app = world.fresh(name) if command in ("undo", "clean", "migrate", "wipe", "rehome") else world.templates[name]
+    app = world.fresh(name) if command in ("undo", "clean", *change_commands()) else world.templates[name]
     argv = world.argv(command, world.lost(command) or app)
     return world.run(app, argv)
 
@@ -167,6 +166,12 @@ def _usual(world: World, command: str) -> Ended:
 def _with(*more: object, name: str = "APP") -> Cell:
     """The usual command line with more on it."""
     return lambda world, command: world.run(app := world.fresh(name), world.argv(command, app), *more)
+
+
+def _warned(world: World, command: str) -> Ended:
+    """A change of a directory with a store that has no changelog."""
+    app = world.fresh("WARNED")
+    return world.run(app, [command, app, *change_commands()[command].with_warning(STORE)])
 
 
 def _without(word: str) -> Cell:
@@ -416,11 +421,8 @@ TABLE: dict[str, dict[int, Cell | str]] = {
         app := world.templates["APP"], ["check", app, "--for", "4.2"]), 5: _metrics_locked, 7: READS},
     "fleet": {1: NO_WARNINGS, 3: _cut_off, 4: _too_many, 5: _metrics_locked, 7: READS},
     "verify": {1: NO_WARNINGS, 3: _damage, 5: _metrics_locked, 7: READS},
-    "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _lock("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
-    "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _lock("application"),
-             6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
-    "rehome": {1: _without("--warnings-ok"), 3: ASKS_NOTHING, 5: _lock("application"),
-               6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
+    **{name: {1: _warned, 3: ASKS_NOTHING, 5: _lock("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange}
+       for name in change_commands()},
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
     "ls-dump": {0: OF_A_LISTING, 1: NO_WARNINGS, 2: OF_A_LISTING, 3: OF_A_LISTING, 4: OF_A_LISTING, 5: "it takes no lock",
@@ -452,12 +454,12 @@ TABLE: dict[str, dict[int, Cell | str]] = {
 """Of each command what is its own; the rest is the same for all."""
 SAME: dict[int, Cell] = {0: _usual, 2: _empty, 4: _link, 6: _disk_full, SIGNAL: _send_signal}
 CELLS = [(command, code, {**SAME, **TABLE[command]}.get(code)) for command in COMMANDS for code in CODES]
-FAILING = (("migrate", 6), ("wipe", 6), ("rehome", 6), ("undo", 6), ("clean", 6), ("clean", 7))
+FAILING = (*((command, 6) for command in (*change_commands(), "undo", "clean")), ("clean", 7))
 STRACE = (_after_the_exchange, _summary_lost)
 
 
 def test_the_table_has_every_command_and_every_code() -> None:
-    assert list(TABLE) == list(COMMANDS)
+    assert TABLE.keys() == COMMANDS.keys()
     assert not [(command, code) for command, code, cell in CELLS if cell is None]
 
 

@@ -24,12 +24,14 @@ from tests.golden import unpack
 from tests.terminal import shown_on
 from tests.unit.rehome.texts import text
 
+from .changes import change_commands
+
 PARTS = (
     "two words", "it's", 'a "b"', "a\nforged: x", "a\rforged", "\x1b[31mred\x1b[0m", "$(touch forged)",
     "`touch forged`", "-rf", "\u202eevil", "~root", "a;b&c|d", "*", "\udcff", "STORE1 APPS TASK RELEASE DUMP", "ü\u2028x",
 )  # fmt: skip
 _COMMAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}) (?=[/.'$])(.*)$", re.MULTILINE)
-_DRY = frozenset({"migrate", "wipe", "rehome", "clean"})
+_DRY = frozenset({*change_commands(), "clean"})
 
 
 class Shell:

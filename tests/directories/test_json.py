@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests import json_lines, json_page
+from tests.faults.small import small
 from tests.frozen.texts import stored_lines
 from tests.golden import unpack
 
+from .changes import change_commands
 from .listings import write_listing
 from .support import kstate
 from .test_locks import locked
 
-GOLDEN = "4.3.1-demo-eos"
+GOLDEN, KINDS = "4.3.1-demo-eos", "4.3.1-kinds-eos"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -150,19 +152,20 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     for command in ("status", "undo", "clean", "export", "ls"):
         ask(command, tmp_path / "nowhere", *(("s", "--out", tmp_path / "out") if command == "export" else ()), status=2)
     ask("rehome", app, "--map", "0=9", "--warnings-ok")
-    with locked(app, "application"):
-        ask("rehome", app, "--map", "9=0", "--dry-run", "--warnings-ok")
-    ask("rehome", app, "--map", "0=gone", "--spec", tmp_path / "none", status=2)
     ask("undo", app)
     ask("clean", app)
+    with_warnings = small(KINDS, tmp_path / "kinds", ("kv-timestamped", "kv-nolog"))
+    for name, change in change_commands().items():
+        ask(name, tmp_path / "nowhere", *change.on("visits"), status=2)
+        ask(name, with_warnings, *change.with_warning("kv-timestamped"), "--dry-run", status=1)
+        with locked(app, "application"):
+            ask(name, app, *change.on("visits"), "--dry-run")
     ask("migrate", app, "--to", "4.2", "--warnings-ok")
     ask("lag", app, "--dump", EXAMPLES / "dump")
     ask("ls", app, "--by-store")
     ask("status", app)
     ask("undo", app)
     ask("clean", app)
-    with locked(app, "application"):
-        ask("wipe", app, "--all", "--dry-run", "--warnings-ok")
     ask("migrate", app, "--to", "4.2", "--warnings-ok")
     tasks = [path for path in app.iterdir() if path.is_dir()]
     for path in tasks:

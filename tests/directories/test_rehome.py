@@ -29,8 +29,10 @@ from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
 from tests.unit.rehome.texts import text
 
+from .changes import Change
 from .support import kstate, meaning, tree_hash
 
+CHANGE = Change(words=("--map", "0=9", "--warnings-ok"), warned=("--map", "0=9"))
 LEGACY, FAMILY, NAMES = "4.2.1-kinds-eos", "4.3.1-kinds-eos", "3.9.2-sparse-named-eos"
 GOLDEN = [
     "3.2.3-kinds-eos",

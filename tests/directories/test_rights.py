@@ -12,6 +12,7 @@ from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.regular_files import access_hint
 from tests.golden import unpack
 
+from .changes import change_commands
 from .support import kstate
 from .test_cold import RESTORE
 from .test_edges import without_privileges
@@ -25,9 +26,7 @@ COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "diff": ("APP",),
     "check": ("--for", "4.3"),
     "verify": (),
-    "migrate": ("--to", "4.2"),
-    "wipe": ("--all",),
-    "rehome": ("--map", "0=9"),
+    **{name: change.on("visits") for name, change in change_commands().items()},
     "restore": (*RESTORE, "--dry-run"),
     "snapshot": ("--out", "OUT"),
     "restore-snapshot": ("--from-snapshot", "OUT"),
@@ -80,7 +79,7 @@ def test_an_application_that_may_not_be_read(command: str, tmp_path: Path) -> No
         assert "run as" not in result.err, "said to that very user"
 
 
-@pytest.mark.parametrize("command", ["migrate", "wipe", "rehome"])
+@pytest.mark.parametrize("command", change_commands())
 def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     app.parent.chmod(0o555)

@@ -26,6 +26,7 @@ from tests import json_lines
 from tests.faults.injection import available
 from tests.faults.small import small
 
+from .changes import change_commands
 from .listings import write_listing
 from .proof import digest, hold_to_its_word
 from .warm import CLOSED, FULL, ROOT, Ended, Warm
@@ -47,10 +48,8 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "fleet": ("fleet", "LISTING"),
     "fleet json": ("fleet", "LISTING", "-o", "json"),
     "verify": ("verify", "APP"),
-    "migrate": ("migrate", "APP", "--to", "4.2"),
+    **{name: (name, "APP", *change.on("kv-timestamped")) for name, change in change_commands().items()},
     "migrate json": ("migrate", "APP", "--to", "4.2", "-o", "json"),
-    "wipe": ("wipe", "APP", "--store", "kv-timestamped"),
-    "rehome": ("rehome", "APP", "--map", "0=9", "--warnings-ok"),
     "help of dump": ("dump", "--help"),
     "help of seed": ("seed", "--help"),
     "restore": ("restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--dry-run"),
@@ -81,7 +80,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "version in full": ("--version", "--verbose"),
 }
 """APP stands for a directory, OTHER for another one, CHANGED for one that was migrated."""
-CHANGING = ("migrate", "wipe", "rehome", "undo", "clean")
+CHANGING = (*change_commands(), "undo", "clean")
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +151,7 @@ def usual(
         results[name] = ended, digest(case.app) != before
     # What is compared below is what each command is for, not its refusal.
     assert {name: ended.status for name, (ended, _) in results.items() if ended.status} == {"ls spec": 1, "check": 3}
-    assert {name for name, (_, changes) in results.items() if changes} == {
-        "migrate", "migrate json", "wipe", "rehome", "undo", "clean"
-    }  # fmt: skip
+    assert {name for name, (_, is_changed) in results.items() if is_changed} == {"migrate json", *CHANGING}
     return results
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.golden import unpack
 
+from .changes import change_commands
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
@@ -24,10 +25,8 @@ READERS: dict[str, tuple[object, ...]] = {
     "diff": ("diff", "STATE", "OTHER"),
     "export": ("export", "STATE", "latest-order", "--out", "OUT"),
 }
-CHANGES = {
-    "migrate": ("migrate", "STATE", "--to", "4.2"),
-    "wipe": ("wipe", "STATE", "--all"),
-    "rehome": ("rehome", "STATE", "--map", "0=9"),
+CHANGES: dict[str, tuple[object, ...]] = {
+    **{name: (name, "STATE", *change.on("visits")) for name, change in change_commands().items()},
     "undo": ("undo", "STATE"),
     "clean": ("clean", "STATE"),
 }

@@ -15,6 +15,7 @@ from kstate_cli.spark.engine import find_java
 from tests.golden import unpack
 from tests.readme import README, STATE_DIR, outputs
 
+from .changes import change_commands
 from .listings import write_listing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,16 +45,14 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "verify-snapshots": [("verify-snapshots", "REPO")],
     "prune-snapshots": [("prune-snapshots", "REPO", "--keep", "7")],
     "restore-snapshot": [("restore-snapshot", "COPY", "--from-snapshot", "REPO", "--accept-resurrected")],
-    "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
     "seed": [("seed", "--help")],
     "ls-dump": [("ls-dump", "DUMP")],
     "verify-dump": [("verify-dump", "--help")],
     "start-barrier": [("start-barrier", "PLACE", "--hosts", "1")],
     "maintain": [("maintain", "--config", "CONFIG", "--dry-run")],
+    **{name: [(name, "APP", *change.on(STORE))] for name, change in change_commands().items()},
     "undo": [("undo", "APP")],
-    "wipe": [("wipe", "APP", "--store", STORE, "--warnings-ok")],
-    "rehome": [("rehome", "APP", "--map", "0=3", "--warnings-ok")],
     "status": [("status", "APP")],
     "clean": [("clean", "APP")],
     "explain": [("explain",), ("explain", "status-open")],

@@ -15,6 +15,7 @@ from kstate_cli.cli.other_places import _OF_METAVAR
 from tests.command_line import commands
 from tests.golden import unpack
 
+from .changes import change_commands
 from .support import tree_hash
 from .test_standard import DUMP
 from .warm import Warm
@@ -90,9 +91,7 @@ def _words(command: str, metavar: str, option: str | None, path: Path, places: d
         "lag": ([app], {"--dump": dump}),
         "diff": ([app, app], {}),
         "export": ([app, "visits"], {"--out": app.parent.parent / "out"}),
-        "migrate": ([app], {"--to": "4.2", "--dry-run": None}),
-        "wipe": ([app], {"--all": None, "--dry-run": None}),
-        "rehome": ([app], {"--map": "0=7", "--dry-run": None}),
+        **{name: ([app], change.options("visits")) for name, change in change_commands().items()},
         "restore": ([app], {"--from-changelog": dump, "--for": "4.3", "--spec": SPEC, "--dry-run": None}),
         "snapshot": ([app], {"--out": places["repository"], "--dry-run": None}),
         "restore-snapshot": ([app], {"--from-snapshot": places["repository"], "--dry-run": None}),

@@ -232,7 +232,7 @@ def test_without_kstate_an_older_release_refuses_the_directory(
     assert message in reply.report()
 
 
-@pytest.mark.in_full("tests/directories/test_migrating.py::test_stores_never_written_are_carried_into_4_3")
+@pytest.mark.in_full("tests/directories/test_migrate.py::test_stores_never_written_are_carried_into_4_3")
 def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
     """Real 4.3.1 wipes the task for it, since the store has no offset and is no empty directory; after kstate it does not."""
     app = application("sparse", "eos")

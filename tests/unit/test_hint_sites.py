@@ -233,10 +233,10 @@ CARRIED_OUT = {
         "interop/test_seed_topics.py::test_settings_that_the_client_rejects"
     ),
     ("migrate/obstacles.py", "pass --wipe-unclean to remove these tasks"): (
-        "directories/test_migrating.py::test_unclean_directories_are_refused_unless_the_user_vouches"
+        "directories/test_migrate.py::test_unclean_directories_are_refused_unless_the_user_vouches"
     ),
     ("migrate/obstacles.py", "without headers, pass --drop-headers"): (
-        "directories/test_migrating.py::test_headers_are_refused_or_dropped"
+        "directories/test_migrate.py::test_headers_are_refused_or_dropped"
     ),
     ("cli/commands/lag.py", "pass --bootstrap-server"): "directories/test_lag.py::test_without_a_log_there_is_no_lag",
     ("cli/commands/ls.py", "omit --topology and --spec"): (

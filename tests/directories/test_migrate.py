@@ -18,7 +18,10 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 from tests.golden import unpack
 
+from .changes import Change
 from .support import FROM_4_3, data_rows, kstate, meaning, tree_hash
+
+CHANGE = Change(words=("--to", "4.2"), warned=("--to", "4.2"))
 
 
 def _positions(app: Path) -> dict[str, object]:
