@@ -62,7 +62,7 @@ def check(
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Predict what this release does, such as 4.3. Required without --for-jar.",
+            help="Predict what happens with this release, such as 4.3. Required without --for-jar.",
             autocompletion=releases,
         ),
     ] = None,

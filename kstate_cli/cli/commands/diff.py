@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Application directory.", readable=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Application directory to compare with A.", readable=False)],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Path to an application directory.", readable=False)],
+    b: Annotated[
+        Path, typer.Argument(metavar="B", help="Path to the application directory to compare with A.", readable=False)
+    ],
     task: Tasks = None,
     store: Stores = None,
     ignore_timestamps: Annotated[

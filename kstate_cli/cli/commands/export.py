@@ -40,7 +40,11 @@ def export(
     app: App,
     store: Annotated[
         str,
-        typer.Argument(metavar="STORE", help="Store to export, including all its tasks.", autocompletion=stores),
+        typer.Argument(
+            metavar="STORE",
+            help="Name of the store to export. The export includes all its tasks.",
+            autocompletion=stores,
+        ),
     ],
     out: Annotated[
         Path,
@@ -69,7 +73,7 @@ def export(
         typer.Option(
             option.ENGINE,
             metavar="auto|local|spark",
-            help="Select the engine. auto uses Spark under spark-submit, and local processes otherwise.",
+            help="Select the engine. By default, kstate uses Spark only under spark-submit.",
         ),
     ] = AUTO,
     workers: Annotated[int, workers_option("Export N parts")] = 0,

@@ -67,7 +67,7 @@ def fleet(
         typer.Option(option.BY, metavar=choices_text(FleetRows), help="Print one row per host, task or store."),
     ] = FleetRows.host,
     standby_replicas: Annotated[
-        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="Assume this num.standby.replicas.")
+        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="Assume that num.standby.replicas is N.")
     ] = 0,
     spec: Annotated[
         Path | None,

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def ls_snapshots(
     repository: Annotated[
-        str, typer.Argument(metavar="REPO", help="Snapshot repository, which is a folder or s3://BUCKET/PREFIX.")
+        str,
+        typer.Argument(
+            metavar="REPO", help="Path to the snapshot repository, which is a folder or s3://BUCKET/PREFIX."
+        ),
     ],
     generation: Annotated[
         str | None,

@@ -106,7 +106,7 @@ def migrate(
         typer.Option(
             option.VERIFY,
             metavar=choices_text(Verify),
-            help="Select how to check rewritten stores before kstate uses them. full compares every row.",
+            help="Select how to check rewritten stores before kstate uses them. With full, kstate compares every row.",
         ),
     ] = Verify.quick,
     copy: CopySsts = False,

@@ -65,7 +65,9 @@ def restore(
         Path,
         typer.Argument(
             metavar="APP",
-            help=("Application directory, which is state.dir/application.id. If it does not exist, kstate creates it."),
+            help=(
+                "Path to the application directory (state.dir/application.id). If it does not exist, kstate creates it."
+            ),
             readable=False,
         ),
     ],

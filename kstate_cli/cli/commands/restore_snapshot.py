@@ -178,7 +178,7 @@ class SnapshotWork:
         typer.Option(
             option.VERIFY,
             metavar=choices_text(Verify),
-            help="Select how to check the restored stores. full also reads all rows back.",
+            help="Select how to check the restored stores. With full, kstate also reads all rows back.",
         ),
     ] = Verify.quick
     workers: Annotated[int, workers_option("Copy N files")] = 0
@@ -205,7 +205,9 @@ def restore_snapshot(
         Path,
         typer.Argument(
             metavar="APP",
-            help=("Application directory, which is state.dir/application.id. If it does not exist, kstate creates it."),
+            help=(
+                "Path to the application directory (state.dir/application.id). If it does not exist, kstate creates it."
+            ),
             readable=False,
         ),
     ],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def start_barrier(
     place: Annotated[
         str,
-        typer.Argument(metavar="PLACE", help="Folder or s3://BUCKET/PREFIX that all hosts can access."),
+        typer.Argument(metavar="PLACE", help="Path to a folder or s3://BUCKET/PREFIX that all hosts can access."),
     ],
     hosts: Annotated[int, typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts, including this one.")],
     host: Annotated[

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 def verify_snapshots(
     repository: Annotated[
-        str, typer.Argument(metavar="REPO", help="Snapshot repository, which is a folder or s3://BUCKET/PREFIX.")
+        str,
+        typer.Argument(
+            metavar="REPO", help="Path to the snapshot repository, which is a folder or s3://BUCKET/PREFIX."
+        ),
     ],
     subset: Annotated[
         str,

@@ -114,7 +114,7 @@ class SourceOptions:
         ),
     ] = False
     assume_active: Annotated[
-        bool, typer.Option(option.ASSUME_ACTIVE, help="Treat the tasks of this directory as active.")
+        bool, typer.Option(option.ASSUME_ACTIVE, help="Treat the tasks in this directory as active.")
     ] = False
     spec: Annotated[
         Path | None,
@@ -161,7 +161,7 @@ class RowOptions:
         bool,
         typer.Option(
             option.EXPLAIN,
-            help="Also print the Position and the execution info of each partition.",
+            help="Also print the Position and the execution info for each partition.",
         ),
     ] = False
     quiet: Quiet = False

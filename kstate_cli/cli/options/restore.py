@@ -60,9 +60,7 @@ CommittedOffsets = Annotated[
         readable=False,
     ),
 ]
-DumpIsComplete = Annotated[
-    bool, typer.Option(option.DUMP_IS_COMPLETE, help="Confirm that no file of the dump is missing.")
-]
+DumpIsComplete = Annotated[bool, typer.Option(option.DUMP_IS_COMPLETE, help="Confirm that no dump files are missing.")]
 DumpIsCommitted = Annotated[
     bool, typer.Option(option.DUMP_IS_COMMITTED, help="Confirm that all records in the dump are committed.")
 ]
@@ -131,7 +129,7 @@ class FleetOptions:
         ),
     ] = None
     host: Annotated[
-        str | None, typer.Option(option.HOST, metavar="NAME", help=("Name of this host in the file of --before."))
+        str | None, typer.Option(option.HOST, metavar="NAME", help=("Name of this host in the --before file."))
     ] = None
     barrier: Annotated[
         str | None,
@@ -284,7 +282,7 @@ class WorkOptions:
         typer.Option(
             option.VERIFY,
             metavar=choices_text(Verify),
-            help="Select how to check the restored stores. full also reads all rows back.",
+            help="Select how to check the restored stores. With full, kstate also reads all rows back.",
         ),
     ] = Verify.quick
     copy: Annotated[bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them.")] = False

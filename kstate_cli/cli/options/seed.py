@@ -78,7 +78,9 @@ class SeedSourceOptions:
         typer.Option(
             option.ACCEPT,
             metavar="STORE",
-            help=("Accept problems of STORE that kstate otherwise refuses, such as missing updates. Can be repeated."),
+            help=(
+                "Accept problems of STORE that kstate would otherwise reject, such as missing updates. Can be repeated."
+            ),
         ),
     ] = None
     skip_task: Annotated[
@@ -245,7 +247,7 @@ class SeedReportOptions:
         typer.Option(
             option.DELETE_TOPICS,
             metavar="FILE",
-            help="DELETES the topics that this journal's run created, if they are unused.",
+            help="DELETES the topics that the run in this journal created, if they are unused.",
             readable=False,
         ),
     ] = None

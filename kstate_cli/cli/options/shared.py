@@ -91,10 +91,7 @@ App = Annotated[
     Path,
     typer.Argument(
         metavar="APP",
-        help=(
-            "Application directory, which is state.dir/application.id. A state.dir that contains "
-            "one application also works."
-        ),
+        help=("Path to the application directory (state.dir/application.id), or to a state.dir with one application."),
         readable=False,
     ),
 ]
@@ -247,7 +244,7 @@ Dump = Annotated[
     typer.Option(
         option.FROM_CHANGELOG,
         metavar="DUMP",
-        help="Read topics, partitions and offsets from the manifest of this dump.",
+        help="Read topics, partitions and offsets from this changelog dump.",
         rich_help_panel=LOGS,
     ),
 ]
@@ -413,7 +410,7 @@ Engine = Annotated[
     typer.Option(
         option.ENGINE,
         metavar="auto|local|spark",
-        help="Select the engine. auto uses Spark if you set a master, and local processes otherwise.",
+        help="Select the engine. By default, kstate uses Spark only if you set a master.",
         show_default=False,
     ),
 ]

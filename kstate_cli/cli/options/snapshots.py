@@ -24,7 +24,9 @@ KeepFor = Annotated[
 ]
 ExpiryGrace = Annotated[
     str,
-    typer.Option(option.GRACE, metavar="AGE", help="Keep the files of expired snapshots for AGE before deleting them."),
+    typer.Option(
+        option.GRACE, metavar="AGE", help="Keep the files of expired snapshots for AGE, and then delete them."
+    ),
 ]
 
 
