@@ -23,15 +23,19 @@ from kstate_cli import __version__
 from kstate_cli.change import nofollow
 from kstate_cli.change.access import make_own_directory, own_like, reading
 from kstate_cli.change.fingerprint import LISTS
-from kstate_cli.change.journal import EMPTY_AT_START, JOURNAL, JOURNALS, Run, read_run
+from kstate_cli.change.journal import EMPTY_AT_START, JOURNAL, JOURNALS, SORTED_FILES, TREE, Run, read_run
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.diagnosis import redacted
 from kstate_cli.errors import Refused
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.names import OWN_FOLDER
 
-COMMANDS: Final = frozenset({"migrate", "wipe", "restore", "rehome"})
-"""The commands that create runs."""
+_NAMES: Final = frozenset({"migrate", "wipe", "restore", "rehome"})
+"""Commands whose runs are recognized by the name of their folder alone.
+
+The runs of all other commands have a journal, a directory or sorted files, so a new command needs no entry here.
+"""
+_OF_RUNS: Final = (*JOURNALS, TREE, SORTED_FILES)
 _OF_ANOTHER = (
     "kstate does not restore or delete backups of another application. Move the folder to the runs of the "
     "application that it belongs to. If you renamed the application directory together with its runs, rename "
@@ -82,8 +86,9 @@ def _folders(folder: Path) -> list[tuple[int, Path]]:
             name = _NAME.fullmatch(entry.name)
             if name is None or not entry.is_dir(follow_symlinks=False):
                 continue
-            # A newer kstate may have other commands. If a folder with such a name has a journal, it is a run too.
-            if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, journal)) for journal in JOURNALS):
+            # A newer kstate may have other commands. A run whose journal was lost may still have the only backup, so
+            # its directory is enough to recognize it.
+            if name[2] in _NAMES or any(os.path.lexists(os.path.join(entry.path, part)) for part in _OF_RUNS):
                 numbered.append((int(name[1]), Path(entry.path)))
     return numbered
 

@@ -16,7 +16,7 @@ from kstate_cli.change.commit import RecoveryOutcome, recover
 from kstate_cli.change.engine import _failed
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.folder import create_run, forget, read_runs
-from kstate_cli.change.journal import JournalError, Run, RunState, encode_line, read_run
+from kstate_cli.change.journal import JOURNAL, JournalError, Run, RunState, encode_line, read_run
 from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.plan import Plan
 from kstate_cli.change.removal import remove_run
@@ -249,6 +249,17 @@ def test_a_run_with_something_foreign_in_its_folder_is_not_forgotten(app: Path) 
     (journal,) = read_runs(app)
     assert journal.damage is None
     assert journal.state is RunState.FAILED
+
+
+@pytest.mark.parametrize("command", ["migrate", "restore-snapshot", "of-a-newer-release"])
+def test_a_directory_without_its_journal_is_a_run_of_any_command(app: Path, command: str) -> None:
+    """It may be the only backup: `undo` and `clean` must report it."""
+    run = create_run(app, command)
+    run.tree.mkdir()
+    (run.path / JOURNAL).unlink()
+    (run.path.parent / "2024-backup").mkdir()
+    (damaged,) = read_runs(app)
+    assert (damaged.name, damaged.damage) == (f"0001-{command}", "its journal is missing")
 
 
 def test_an_error_within_a_run_keeps_its_hint_and_its_place(app: Path) -> None:
