@@ -83,13 +83,13 @@ def _commands_page() -> str:
         "# Commands",
         _FINAL,
         (
-            "This page lists the commands. The page of a command shows its arguments and options, as `kstate COMMAND --help` "
-            "does."
+            "This page lists the commands. Each command has a page with its arguments and options, which shows the same "
+            "texts as `kstate COMMAND --help`."
         ),
         (
-            "`APP` is an application directory, `state.dir/application.id`. A `state.dir` that contains one application "
-            "works too. An option with a variable can be set by that "
-            "[environment variable](../environment.md)."
+            "`APP` stands for the path to an application directory (`state.dir/application.id`), or to a `state.dir` with one "
+            "application. You can also set some options with an [environment variable](../environment.md), which is next to "
+            "the option in the table."
         ),
         markdown_table(
             ("command", "purpose"),
@@ -133,10 +133,10 @@ def _parameter(path: str, entry: Any) -> tuple[str, str, str]:
         value = "" if entry.is_flag else f" {entry.metavar or '|'.join(_choices(entry)) or 'VALUE'}"
         name = f"`{', '.join([*entry.opts, *entry.secondary_opts])}{value}`"
         if entry.required:
-            texts.append("Has to be given.")
+            texts.append("Required.")
         elif not entry.is_flag and entry.default not in (None, [], ()) and not callable(entry.default):
             output = entry.default.value if isinstance(entry.default, Enum) else entry.default
-            texts.append(f"Default: `{output}`.")
+            texts.append(f"The default is `{output}`.")
     variable = getattr(entry, "envvar", None)
     return name, " ".join(texts), f"`{variable}`" if variable else ""
 
