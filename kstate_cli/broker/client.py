@@ -165,7 +165,7 @@ def ask_broker(
     librdkafka rejects, RunFailed if the broker does not answer.
     """
     names = sorted(set(topics))
-    with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about {len(names)} topics"):
+    with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about topics ({len(names)})"):
         from confluent_kafka import KafkaError
 
         # A new topic has no leader for a moment. And if a broker restarts, other brokers take over its partitions.

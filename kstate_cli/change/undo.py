@@ -40,7 +40,7 @@ from kstate_cli.signals import signals_held
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import command, some
+from kstate_cli.texts import command, plural, some
 
 _MOST_NAMES = 3
 
@@ -170,8 +170,8 @@ def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -
     """Return the refusal for a backup whose files have other times, but the same names and sizes."""
     return Refused(
         (
-            f"the backup of run {run.name} has changed. {len(changed)} files have the same names and sizes, but "
-            f"other times: {some(changed, _MOST_NAMES)}"
+            f"the backup of run {run.name} has changed. The time has changed, but not the name and size, of "
+            f"{plural(len(changed), 'file')}: {some(changed, _MOST_NAMES)}"
         ),
         where=str(run.tree),
         hint=(

@@ -22,7 +22,7 @@ from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import GLOBAL, store_in_topologies
-from kstate_cli.texts import size_text, some
+from kstate_cli.texts import plural, size_text, some
 
 _CLEANUP_DELAY = 600
 """Seconds: the default of ``state.cleanup.delay.ms``."""
@@ -143,7 +143,10 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
     if not snapshot.request.exactly_once or snapshot.request.starts_transactional or not failing or GLOBAL in failing:
         return
     tasks = [task.name for task in snapshot.app.tasks if not task.is_global]
-    text = f"startup fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete {len(tasks)} task directories"
+    text = (
+        f"startup fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete the directories of "
+        f"{plural(len(tasks), 'task')}"
+    )
     # These stores may have no changelog. Then their rows are lost with the directory.
     without = _stores_without_offset(snapshot)
     if without:

@@ -48,6 +48,7 @@ from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.logs import Where
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
+from kstate_cli.texts import plural
 
 _WIPED = (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
 # StateDirectory.updateTaskOffsets accepts these negative numbers, and throws at any other one.
@@ -394,8 +395,8 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if len(topics) <= len(task.stores):
         return draft
     text = (
-        f".checkpoint contains {len(topics)} topics ({', '.join(topics)}), but the directory has "
-        f"{len(task.stores)} stores"
+        f".checkpoint contains {plural(len(topics), 'topic')} ({', '.join(topics)}), but the directory has "
+        f"{plural(len(task.stores), 'store')}"
     )
     finding = snapshot.finding(GLOBAL_UNKNOWN_TOPIC, text, task)
     file = f"{task.name}/{CHECKPOINT}"

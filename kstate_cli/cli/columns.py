@@ -74,7 +74,7 @@ def lay_out(
     left_out = tuple(column.name for at, column in enumerate(columns) if at not in visible)
     visible_columns = [columns[at] for at in visible]
     cells = [[row[at] for at in visible] for row in rows]
-    widths = _folded(visible_columns, [natural[at] for at in visible], width)
+    widths = _folded(visible_columns, cells, [natural[at] for at in visible], width)
     if _total(widths) <= width:
         return Laid(_lines(visible_columns, cells, widths, rule), left_out)
     return Laid(_records(visible_columns, cells, [natural[at] for at in visible], width, rule), left_out)
@@ -100,8 +100,10 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * max(len(widths) - 1, 0)
 
 
-def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Return the widths after the widest foldable columns have been narrowed until the table fits."""
+def _folded(
+    columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], widths: Sequence[int], width: int
+) -> list[int]:
+    """Return the widths after the widest foldable columns have been narrowed until the table fits, or not further."""
     narrowed = list(widths)
     # The widest first, since it loses least by being folded.
     for at in sorted(range(len(narrowed)), key=lambda at: -narrowed[at]):
@@ -109,6 +111,9 @@ def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> lis
         if too_much > 0 and columns[at].fold is not Fold.NEVER:
             # A column narrower than its own name would be wider than it says.
             least = max(_LEAST, width_of(columns[at].name))
+            if columns[at].fold is Fold.WORDS:
+                # A word is not broken, so a column that is narrower than one would be wider than it says.
+                least = max(least, *(width_of(word) for row in rows for line in row[at] for word in line.split(" ")), 0)
             narrowed[at] = max(narrowed[at] - too_much, min(narrowed[at], least))
     return narrowed
 

@@ -217,8 +217,11 @@ def table(
     if laid.left_out:
         # Flushed, because both streams may be one terminal, and the message must follow the table that it is about.
         sys.stdout.flush()
-        dropped = f"this terminal is too narrow for the columns {', '.join(laid.left_out)}"
-        say(f"{dropped}. To see them, use a wider terminal, a pipe or -o json", quiet=quiet)
+        # Quoted, because names of columns contain spaces.
+        names = ", ".join(f'"{name}"' for name in laid.left_out)
+        columns_text, pronoun = ("columns", "them") if len(laid.left_out) > 1 else ("column", "it")
+        dropped = f"this terminal is too narrow for the {columns_text} {names}"
+        say(f"{dropped}. To see {pronoun}, use a wider terminal, a pipe or -o json", quiet=quiet)
 
 
 def print_line(text: str, style: str = "") -> None:

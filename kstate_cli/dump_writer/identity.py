@@ -21,6 +21,7 @@ from kstate_cli.dump_reader.model import Full, TailRecord
 from kstate_cli.dump_reader.reader import key_digest, record_digest
 from kstate_cli.dump_writer.plan import PartitionPlan
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import plural
 
 # Compaction may have removed most of them by the next call: the more there are, the likelier one is left.
 TAIL: Final = 16
@@ -206,7 +207,8 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     proven = max(offsets, default=None)
     if proven is None and not sample.is_whole_log(log_start):
         return Comparison(
-            Identity.NOT_COMPARABLE, f"none of the last {len(sample.tail)} records that kstate had read exists any more"
+            Identity.NOT_COMPARABLE,
+            f"none of the last {plural(len(sample.tail), 'record')} that kstate had read exists any more",
         )
     unproven = [record for record in missing if proven is None or record.offset > proven]
     return Comparison(Identity.SAME, awaited=frozenset(record.key for record in unproven))

@@ -57,7 +57,7 @@ def check_footer(data: bytes) -> None:
         chunks = _list(_as_struct(group), _COLUMNS)
         # Arrow takes the type of a chunk from the schema by its number, and reads beyond the schema.
         if len(chunks) != len(leaves):
-            raise _wrong(f"a row group has {len(chunks)} columns, but the schema has {len(leaves)}")
+            raise _wrong(f"a row group and the schema differ in their columns ({len(chunks)} and {len(leaves)})")
         for chunk, leaf in zip(chunks, leaves, strict=True):
             _check_chunk(_as_struct(chunk), leaf)
 

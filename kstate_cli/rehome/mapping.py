@@ -15,7 +15,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rehome.model import DirectoryTask, LeaveReason, MissingStore, Placement, Rehoming, WhyRefused
 from kstate_cli.specification.homes import REMOVED, Described, Home, StoreKey, generated, of_another_operator
-from kstate_cli.texts import first_lines, quoted, some, suggest
+from kstate_cli.texts import first_lines, plural, quoted, some, suggest
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -239,8 +239,8 @@ def _refuse_others(
     missing = some([str(key) for key in sorted(here - shared)], _MOST)
     if shared:
         raise Refused(
-            f"the new topology has only {len(shared)} of the {len(here)} stores in the directory. These are missing: "
-            f"{missing}",
+            f"the new topology has only {len(shared)} of {plural(len(here), 'store')} in the directory. These are "
+            f"missing: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
             hint=(
                 "check that the text describes this application. If it does, pass the text of the previous "

@@ -32,7 +32,7 @@ from kstate_cli.statedir.locks import LockTable, read_lock_table
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import LOCK, is_foreign, segment_start
 from kstate_cli.statedir.problems import TRANSIENT, UNOPENABLE, Place, Problem, ProblemCode, store_place
-from kstate_cli.texts import size_text
+from kstate_cli.texts import plural, size_text
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.01
@@ -181,7 +181,7 @@ def _log(app: Application, seconds: float) -> None:
         return
     databases = [database for task in app.tasks for store in task.stores for database in store.databases]
     size = sum(database.size for database in databases)
-    counts = f"{len(app.tasks)} tasks, {len(databases)} databases, {size_text(size)}"
+    counts = f"{plural(len(app.tasks), 'task')}, {plural(len(databases), 'database')}, {size_text(size)}"
     _LOG.debug("read %s: %s, %s, %.3f s", app.path, counts, app.as_of, seconds)
     for problem in app.all_problems():
         _LOG.debug("problem %s at %s: %s", problem.code.value, problem.place.text, problem.text)

@@ -62,7 +62,7 @@ def test_people_get_a_line_for_each_store_and_each_log(app: Path) -> None:
     assert [(line.split()[0], line.split()[2]) for line in lines[2:-1]] == [
         (row["store"], str(row["lag"])) for row in of(rows, "store")
     ]
-    assert lines[-1] == "4 stores: 40 records behind"
+    assert lines[-1] == "4 stores: 40 records behind the end of the dump"
     verbose = kstate("lag", app, "--dump", DUMP, "-v").out.splitlines()
     assert [line.split()[:6] for line in verbose[2:-1]] == [
         [row["store"], row["task"], *(str(row[name]) for name in ("partition", "offset", "log_end", "lag"))]

@@ -66,7 +66,7 @@ def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
     lines = output.splitlines()
     assert [line.split()[:2] for line in lines[2 : 2 + len(rows)]] == [[row["task"], row["store"]] for row in rows]
     assert all(width_of(line) <= columns for line in lines[: 2 + len(rows)])
-    assert ("too narrow for the columns " in output) == (columns == 80)
+    assert ("too narrow for the column" in output) == (columns == 80)
     assert lines[-1].endswith("opens in 4.3-4.4; not running")
 
 

@@ -7,6 +7,7 @@ has an offset, and which no application ever gets: the distance is more than the
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ def test_a_directory_that_has_read_all_is_not_behind(harness: Harness, behind: B
     rows = with_offsets(behind.latest, logs_of(harness, behind.latest))
     assert {(row["lag"], row["lag_unknown"]) for row in rows} == {(0, None)}
     text = kstate("lag", behind.latest, "--bootstrap-server", harness.bootstrap)
-    assert text.status == 1 and "0 records behind, and 3 lags are unknown" in text.out, text.report
+    assert text.status == 1 and re.search("0 records behind .*, and 3 lags are unknown", text.out), text.report
 
 
 def test_a_log_that_has_lost_the_next_record_gives_no_lag(harness: Harness, behind: Behind, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ ENDS: dict[str, tuple[tuple[str, ...], str]] = {
     "ls of a killed application": (("ls", "KILLED"), r"\d+ stores, .*; opens in "),
     "ls by store": (("ls", "KINDS", "--by-store"), "47 stores, 2.0 MiB"),
     "inspect-position": (("inspect-position", "KINDS"), "47 stores"),
-    "lag": (("lag", "APP", "--dump", "DUMP", "-v"), "4 stores: 40 records behind"),
+    "lag": (("lag", "APP", "--dump", "DUMP", "-v"), "4 stores: 40 records behind the end of the dump"),
     "export": (("export", "APP", "visits", "--out", "NEW"), "66 rows in 6 files, "),
     "diff": (("diff", "APP", "CHANGED"), "7 stores: 7 equal"),
     "diff of others": (("diff", "APP", "WIPED"), "7 stores: 6 equal, 1 different|stores: .*different"),

@@ -104,7 +104,7 @@ def lag(
                 quiet=quiet,
             )
         # The total comes last, because a terminal scrolls a long table away.
-        results.text(partial(show_total, stores))
+        results.text(partial(show_total, stores, logs.end))
         sys.stdout.flush()
         if wrong:
             # An error, because the lag of the readable stores alone would look like that of the whole application.

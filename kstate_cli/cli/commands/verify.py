@@ -229,7 +229,7 @@ def _sum_up(report: AppReport) -> None:
     """Return one line: the bytes that were read, and the verdict."""
     rows = sum(store.rows for store in report.stores)
     size = size_text(sum(store.content_bytes for store in report.stores))
-    read = f"{plural(len(report.stores), 'store')}, {rows:,} rows, {size}"
+    read = f"{plural(len(report.stores), 'store')}, {plural(rows, 'row')}, {size}"
     if report.findings:
         print_line(f"{read}: {plural(len(report.findings), 'finding')}", "bold red")
     elif report.doubtful:

@@ -73,7 +73,7 @@ def verify_dump(
     results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
     if reading.earlier:
         results.say(
-            f"kstate resumes an interrupted run, which read {reading.earlier} of {len(files)} files since "
+            f"kstate resumes an interrupted run, which read {reading.earlier} of {plural(len(files), 'file')} since "
             f"{utc_text(reading.began_ms)}"
         )
 

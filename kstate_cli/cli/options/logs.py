@@ -80,6 +80,15 @@ class LogSources:
             return "up to the end of the dump"
         return f"up to the log ends in the file{'' if self.dump is None else ' and in the dump'}"
 
+    @property
+    def end(self) -> str:
+        """Return the place of the log ends as text: ``the end of the dump``."""
+        if self.bootstrap is not None:
+            return "the log ends on the broker"
+        if self.offsets is None:
+            return "the end of the dump"
+        return "the log ends in the file"
+
     def validate(self) -> None:
         """Raise UsageError for options that exclude each other, before anything is read."""
         # The group does not matter here: nothing is asked.

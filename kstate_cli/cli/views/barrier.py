@@ -45,7 +45,7 @@ class BarrierView:
             self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=show
         )
         if waiting.all_here:
-            results.remark(f"all {self._hosts} hosts are ready. Start the application now")
+            results.remark(f"all hosts are ready ({self._hosts}). Start the application now")
         else:
             say(
                 f"some hosts did not arrive within {self._timeout:g} s: {missing_text(waiting)}. If you start the "

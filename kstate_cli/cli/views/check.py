@@ -129,7 +129,7 @@ def _headline(release: str, report: Report, start: Start) -> str:
     effect = f"{release}: {verdict(report.predictions)}"
     stores = report.predictions
     if stores and all(store.outcome is Outcome.OPENS and store.or_else is None for store in stores):
-        all_of_them = f"all {len(stores):,} stores" if len(stores) > 1 else "the store"
+        all_of_them = f"all {plural(len(stores), 'store')}" if len(stores) > 1 else "the store"
         effect = f"{release} opens {all_of_them}"
     return "; ".join(filter(None, (effect, start.text)))
 
@@ -295,17 +295,17 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
             text = f"task {names} is wiped and restores everything"
         case Outcome.WIPED:
             many = True
-            text = f"{len(tasks):,} tasks ({names}) are wiped and restore everything"
+            text = f"{plural(len(tasks), 'task')} ({names}) are wiped and restore everything"
         case Outcome.FAILS if len(alike) == 1:
             text = f"startup fails at {alike[0].task}/{alike[0].store}"
         case Outcome.FAILS:
             # In brackets, because the other outcomes follow after a comma.
             stores = [f"{prediction.task}/{prediction.store}" for prediction in alike]
-            text = f"startup fails at {len(stores):,} stores ({some(stores, _MAX_LISTED)})"
+            text = f"startup fails at {plural(len(stores), 'store')} ({some(stores, _MAX_LISTED)})"
         case Outcome.HANGS if len(tasks) == 1:
             text = f"the client stays in REBALANCING because of task {names}"
         case Outcome.HANGS:
-            text = f"the client stays in REBALANCING because of {len(tasks):,} tasks ({names})"
+            text = f"the client stays in REBALANCING because of {plural(len(tasks), 'task')} ({names})"
         case _:
             sentence, sentences = _SENTENCES[outcome]
             text = sentence if len(alike) == 1 else sentences.format(count=len(alike))

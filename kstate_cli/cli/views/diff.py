@@ -22,6 +22,7 @@ from kstate_cli.diff.model import (
 )
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
+from kstate_cli.texts import plural
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.rows import DiffDifferenceLine, DiffLine
@@ -80,7 +81,7 @@ class DiffReport(DiffWatcher):
         """Print a line of progress now and then."""
         if time.monotonic() - self._last_printed > _SECONDS:
             self._last_printed = time.monotonic()
-            say(f"kstate: compared {rows:,} rows of {of.task}/{of.store}", quiet=self._quiet)
+            say(f"kstate: compared {plural(rows, 'row')} of {of.task}/{of.store}", quiet=self._quiet)
 
     def remarks(self, compared: Diff) -> None:
         """Print on standard error what the table does not show."""
@@ -110,7 +111,9 @@ class DiffReport(DiffWatcher):
         # Otherwise the rows above could be mistaken for all of them.
         hidden = store.only_a + store.only_b + store.different - self._examples[store.task, store.store]
         if hidden:
-            say(f"{hidden:,} more rows of {place} differ. To print more rows, pass a higher --limit", quiet=self._quiet)
+            more = "1 more row" if hidden == 1 else f"{hidden:,} more rows"
+            differ = "differs" if hidden == 1 else "differ"
+            say(f"{more} of {place} {differ}. To print more rows, pass a higher --limit", quiet=self._quiet)
 
 
 def _skipped(stores: Sequence[StoreDiff]) -> dict[str, dict[str, None]]:

@@ -91,7 +91,7 @@ class DumpProgress(DumpWatcher):
             # appends.
             lag = max(self._total - records, 0)
             say(
-                f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
+                f"kstate: {plural(records, 'record')}, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "
                 f"{lag / max(rate, 1e-9):,.0f} s left"
             )
 

@@ -32,7 +32,7 @@ class ExportProgress(ExportWatcher):
         engine_name = engine.replace("spark", "Spark")
         say(
             (
-                f"kstate: exporting about {rows:,} rows in {plural(parts, 'part')} with {engine_name} "
+                f"kstate: exporting about {plural(rows, 'row')} in {plural(parts, 'part')} with {engine_name} "
                 f"({self._choice.reason})"
             ),
             quiet=self._quiet,

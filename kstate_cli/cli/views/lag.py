@@ -72,32 +72,31 @@ def read_stores(
 def show_lags(stores: Sequence[StoreLag], *, verbose: bool, quiet: bool) -> None:
     """Print a line for each store; with ``verbose`` a line for each log of each task instead."""
     if verbose:
-        names = ("store", "task", "partition", "offset", "log end", "lag", "age")
+        names = ("store", "task", "partition", "last offset", "log end", "lag", "oldest unread")
         rows = [
             _log_row(standing.name, task, log)
             for standing in stores
             for task, logs in standing.tasks.items()
             for log in logs
         ]
-        right = frozenset({"partition", "offset", "log end", "lag", "age"})
+        right = frozenset({"partition", "last offset", "log end", "lag", "oldest unread"})
         table(None, names, rows, right=right, quiet=quiet)
     else:
+        columns = ["store", "tasks", "lag", "oldest unread"]
+        # Mostly all lags are known, and a column of dashes would only be read.
+        has_unknown = any(standing.unknown for standing in stores)
+        if has_unknown:
+            columns.append("unknown")
         table(
             None,
-            (
-                "store",
-                Column("tasks", right=True),
-                Column("lag", right=True),
-                Column("age", right=True),
-                Column("unknown", right=True),
-            ),
+            [Column(name, right=name != "store") for name in columns],
             [
                 (
                     standing.name,
                     len(standing.tasks),
                     _sum_text(standing),
                     age_text(standing.part),
-                    len(standing.unknown) or "-",
+                    *((len(standing.unknown) or "-",) if has_unknown else ()),
                 )
                 for standing in stores
             ],
@@ -105,14 +104,32 @@ def show_lags(stores: Sequence[StoreLag], *, verbose: bool, quiet: bool) -> None
         )
     # Flushed, since the messages go to the other stream, which may be the same terminal.
     sys.stdout.flush()
+    logs_of_all = (log for standing in stores for logs in standing.tasks.values() for log in logs)
+    if verbose and any(map(_has_offsets_without_records, logs_of_all)):
+        say(
+            "the lag counts records. The other offsets before the log end are transaction markers or records that "
+            "compaction removed",
+            quiet=quiet,
+        )
     _say_unknown(stores, quiet=quiet)
 
 
-def show_total(stores: Sequence[StoreLag]) -> None:
-    """Print the last line: the lag of all stores."""
+def _has_offsets_without_records(log: LogLag) -> bool:
+    """Return whether some of the offsets between the store and the log end are no records of the lag."""
+    if log.lag is None or log.offset is None or log.log_end is None or not log.lag.records.exact:
+        return False
+    return max(0, log.log_end - log.offset - 1) > log.lag.records.count
+
+
+def show_total(stores: Sequence[StoreLag], end: str) -> None:
+    """Print the last line: the lag of all stores. ``end``: the end of the logs as text."""
     parts = [standing.part for standing in stores if standing.part is not None]
     unknown = sum(len(standing.unknown) for standing in stores)
-    behind = f"{count_text(sum_of(parts) if parts else None)} records behind"
+    total = sum_of(parts) if parts else None
+    records = "records"
+    if total is not None and total.records.count == 1:
+        records = "record"
+    behind = f"{count_text(total)} {records} behind {end}"
     if unknown:
         behind += f", and {plural(unknown, 'lag')} {'is' if unknown == 1 else 'are'} unknown"
     print_line(f"{plural(len(stores), 'store')}: {behind}")
@@ -154,7 +171,7 @@ def above_limit(stores: Sequence[StoreLag], max_lag: int | None) -> KstateError 
     if not names:
         return None
     return ConditionNotMet(
-        f"some stores are more than {max_lag:,} records behind: {some(names, _MAX_LISTED)}",
+        f"some stores are more than {plural(max_lag, 'record')} behind: {some(names, _MAX_LISTED)}",
         hint="let the application catch up, or restore the stores from a newer dump",
     )
 

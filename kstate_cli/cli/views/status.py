@@ -62,7 +62,7 @@ def show_runs(
     """
     if not rows:
         _show_standby(standby)
-        say("this directory has no runs")
+        say("kstate has not changed this directory")
         return
     is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
@@ -84,7 +84,9 @@ def show_runs(
         ],
     )  # fmt: skip
     if len(newest) < len(rows):
-        print_prose(f"{len(rows) - len(newest)} older runs are not shown. To see them, use a pipe or -o json")
+        older = len(rows) - len(newest)
+        hidden, pronoun = ("1 older run is", "it") if older == 1 else (f"{older:,} older runs are", "them")
+        print_prose(f"{hidden} not shown. To see {pronoun}, use a pipe or -o json")
     _show_staging(rows)
     _show_progress(rows)
     # All runs count here, not only those in the table: the only copy may be in an old one.

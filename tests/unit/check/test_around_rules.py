@@ -208,7 +208,7 @@ def test_tasks_deleted_by_a_failed_start(to: str, exactly_once: bool, with_globa
     assert report.fails
     texts = [finding.text for finding in report.findings if finding.code == FAILED_START_DELETES]
     assert bool(texts) is (exactly_once and not with_global)
-    assert all("2 task directories" in text and "rows of nolog" in text for text in texts)
+    assert all("the directories of 2 tasks" in text and "rows of nolog" in text for text in texts)
 
 
 def test_a_start_that_does_not_fail_deletes_nothing() -> None:

@@ -61,8 +61,10 @@ def test_narrow_tables_drop_columns_before_they_fold_rows() -> None:
 def test_sentences_are_folded_at_words_and_a_word_is_never_broken() -> None:
     columns = (Column("path"), Column("why", fold=Fold.WORDS))
     path = "0_0/a-long-path"
-    laid = lay_out(columns, [[[path], [f"goes on below {'x' * 40} here"]]], width=40, rule="-")
-    assert [line[17:] for line in laid.lines[2:]] == ["goes on below", "x" * 40, "here"]
+    laid = lay_out(columns, [[[path], [f"goes on below {'x' * 20} here"]]], width=40, rule="-")
+    assert [line[17:] for line in laid.lines[2:]] == ["goes on below", "x" * 20, "here"]
+    laid = lay_out(columns, [[[path], [f"goes on below {'x' * 24} here"]]], width=40, rule="-")
+    assert laid.lines[2:] == (path, "    why: goes on below", f"         {'x' * 24} here")
     assert fold_words("a bb ccc", 4) == ["a bb", "ccc"]
 
 
@@ -77,6 +79,17 @@ def test_every_kind_has_a_short_name_of_its_own(kind: str) -> None:
     assert len(short) <= 17
     assert [kind.name for kind in store_kinds() if short_kind(kind.name, certain=True) == short] == [kind]
     assert short_kind(kind, certain=False) == f"{short}?"
+
+
+@given(st.lists(st.lists(st.text("abcdefgh-状:", min_size=1, max_size=60), min_size=1, max_size=8), min_size=1, max_size=4),
+       st.integers(40, 100))  # fmt: skip
+def test_a_sentence_with_long_words_fits_if_each_word_does(sentences: list[list[str]], width: int) -> None:
+    """A folded column is never narrower than its longest word: its row is then a record."""
+    columns = (Column("step"), Column("path"), Column("what", fold=Fold.WORDS))
+    rows = [[["write file"], ["0_0/.checkpoint"], [" ".join(words)]] for words in sentences]
+    laid = lay_out(columns, rows, width=width, rule="-")
+    longest = max(width_of(word) for words in sentences for word in words)
+    assert all(width_of(line) <= max(width, len("    what: ") + longest) for line in laid.lines)
 
 
 WORDS = st.lists(st.text("abcdefgh-状:", min_size=1, max_size=12), min_size=1, max_size=30).map(" ".join)
