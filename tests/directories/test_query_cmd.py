@@ -409,7 +409,9 @@ def test_a_question_for_another_kind_of_store(app: Path, store: str, requests: t
     query, *key = requests
     result = run_query(query, app, store, *key, "-o", "json", status=3)
     assert set(_failures(result).values()) == {"UNKNOWN_QUERY_TYPE"}
-    assert f"Use one of these subcommands: {answers}." in result.err
+    assert result.err.count(f"Use one of these subcommands: {answers}.\n") == 1, "once for all partitions"
+    match = re.search(r"^    kstate query (.*)$", result.err, re.MULTILINE)
+    assert match and kstate("query", *(key[0] if word == "KEY" else word for word in shlex.split(match[1]))).status == 0
 
 
 def test_usage(app: Path) -> None:

@@ -32,6 +32,7 @@ from kstate_cli.query import (
     SerdeError,
     StateQueryResult,
     StoreUnreadable,
+    TimestampedKeyQuery,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
@@ -43,7 +44,11 @@ from kstate_cli.query.streams import Handlers
 from kstate_cli.rows.errors import Advice, joined, look_closer, own_advice
 from kstate_cli.rows.open import stores_of
 from kstate_cli.specification.draft import Spec
-from kstate_cli.texts import plural
+from kstate_cli.texts import command, plural, some
+
+_MAX_LISTED = 5
+_QUERIES_OF_A_KEY = (KeyQuery, MultiVersionedKeyQuery, TimestampedKeyQuery, VersionedKeyQuery, WindowKeyQuery)
+_WITHOUT_KEY = frozenset({"range", "window-range", "raw-scan"})
 
 
 def answer(
@@ -102,7 +107,8 @@ def answer(
                     doubts = not running
         # Created last: CSV prints its header at once, and no error should come after that.
         view = view_of(request, columns, streams.path)
-        _Answer(request, view, row, streams, activity).print_all(answers, collated=collated)
+        has_key = isinstance(query, _QUERIES_OF_A_KEY)
+        _Answer(request, view, row, streams, activity, has_key=has_key).print_all(answers, collated=collated)
         return warnings_code(doubts)
 
 
@@ -114,8 +120,11 @@ class _Answer:
         row: Callable[[Any], Row],
         streams: OfflineStreams,
         activity: Activity,
+        *,
+        has_key: bool,
     ) -> None:
         self._request = request
+        self._has_key = has_key
         self._view = view
         self._row = row
         self._streams = streams
@@ -173,6 +182,7 @@ class _Answer:
             ]
         )
         self._view.end()
+        self._say_unsupported()
         self._raise_failures()
         self._say_end()
 
@@ -198,7 +208,10 @@ class _Answer:
             cut = f"kstate prints only the first {plural(self._view.count, 'row')}"
             # Without --limit the user did not choose the cut, so the message appears with --quiet too.
             quiet = self._request.options.quiet and self._request.options.limit is not None
-            say(f"{cut}. To print N rows, pass --limit N. To print all rows, pass -o json or -o csv", quiet=quiet)
+            more = "To print N rows, pass --limit N"
+            if self._request.options.limit is not None:
+                more = "To print more rows, pass a higher --limit"
+            say(f"{cut}. {more}. To print all rows, pass -o json or -o csv", quiet=quiet)
 
     def _collated(self, values: dict[int | None, Any]) -> Any:
         """Return one iterator over all partitions; its rows contain their partition."""
@@ -232,22 +245,48 @@ class _Answer:
     def _fail(self, partition: int | None, reason: FailureReason, message: str, *, by_host: bool) -> None:
         self._failed[partition] = reason
         self._by_host |= by_host
-        more = ""
-        if reason is FailureReason.UNKNOWN_QUERY_TYPE:
-            more = self._kinds()
         self._view.results.lines(
             [{"type": "failure", "partition": partition, "code": reason.value, "message": message}]
         )
         self._view.end()
-        say(f"{self._name(partition)} failed with {reason.value}: {message}{more}")
+        # All partitions of a store have the same kind, so this reason is printed once, after all of them.
+        if reason is not FailureReason.UNKNOWN_QUERY_TYPE:
+            say(f"{self._name(partition)} failed with {reason.value}: {message}")
 
     def _name(self, partition: int | None) -> str:
         return self._merged_name if partition is None else f"partition {partition}"
 
-    def _kinds(self) -> str:
+    def _say_unsupported(self) -> None:
+        """Print which subcommands the store supports, if partitions failed because of its kind."""
+        partitions = [
+            partition for partition, reason in self._failed.items() if reason is FailureReason.UNKNOWN_QUERY_TYPE
+        ]
+        if not partitions:
+            return
+        where = ""
+        numbers = [str(partition) for partition in partitions if partition is not None]
+        if numbers:
+            where = f" ({'partition' if len(numbers) == 1 else 'partitions'} {some(numbers, _MAX_LISTED)})"
+        kinds = sorted(self._kinds)
+        say(
+            f"{self._request.store} is a {' or '.join(kinds)} store, which does not support this query{where}. "
+            f"Use one of these subcommands: {', '.join(self._supported)}."
+        )
+
+    @property
+    def _kinds(self) -> set[str]:
+        return {store.kind.name for _, store in self._streams.stores(self._request.store)}
+
+    @property
+    def _supported(self) -> list[str]:
         """Return the subcommands that the kind of the store answers."""
-        kinds = {store.kind.name for _, store in self._streams.stores(self._request.store)}
-        return f" Use one of these subcommands: {', '.join(_subcommands(kinds, self._streams.handlers))}."
+        return _subcommands(self._kinds, self._streams.handlers)
+
+    def _supported_query(self) -> str:
+        """Return the command for the supported query that is most like the failed one."""
+        name = next(name for name in self._supported if (name not in _WITHOUT_KEY) is self._has_key)
+        key = ("KEY",) if self._has_key else ()
+        return command("query", name, self._streams.path, self._request.store, *key)
 
     def _explain(self, results: dict[int | None, QueryResult[Any]]) -> None:
         """Print how each partition was queried, and the Position of its answer."""
@@ -284,6 +323,10 @@ class _Answer:
         if self._view.count:
             rows = plural(self._view.count, "row")
         message = f"the query failed ({names}), so the answer is incomplete and has {rows}"
+        if {*self._failed.values()} == {FailureReason.UNKNOWN_QUERY_TYPE}:
+            # No partition of the store answers it, so there is no answer that could be incomplete.
+            hint = "run a query that the store supports:"
+            return QueryFailedError(f"the query failed ({names})", hint=hint, hint_details=[self._supported_query()])
         if FailureReason.STORE_EXCEPTION in self._failed.values():
             # A running application may have replaced files before they were opened, which is no damage.
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
