@@ -354,7 +354,7 @@ def _repetitions(parameter: Any) -> Iterator[Callable[[Any], None]]:
     """Yield the functions that have later printed commands repeat ``parameter``."""
     for name in REPEATED:
         if name in parameter.opts:
-            commands = frozenset(command for command, entry in COMMANDS.items() if name in entry.repeats)
+            commands = frozenset(path for path, entry in COMMANDS.items() if name in entry.repeats)
             yield partial(texts.carry_option, name, commands)
 
 
