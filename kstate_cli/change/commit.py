@@ -106,11 +106,11 @@ def commit(
         # APP is on, and every run would fail with it.
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
-                f"the file system of {app} cannot exchange two directories: {error.strerror}",
+                f"the file system of {app} cannot swap two directories in one step: {error.strerror}",
                 hint=(
-                    "copy the state.dir with its times (cp -a) to a local file system (ext4, xfs or btrfs). "
-                    "If an overlay file system cannot exchange a directory of a lower layer, a copy in the "
-                    "same file system is enough"
+                    "copy the state.dir with its times (cp -a) to a local file system (ext4, xfs or btrfs). An "
+                    "overlay file system cannot swap a directory of a lower layer. In this case, a copy in the same "
+                    "file system is enough"
                 ),
             ) from error
         raise
@@ -166,7 +166,7 @@ def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
     commit(plan.app, run, FORWARD, announced=dict(lists), recorded={"warnings": list(plan.warnings)})
 
 
-_BEFORE: Final = "the run was interrupted before it exchanged the directories"
+_BEFORE: Final = "the run was interrupted before it swapped the directories"
 _MOST_NAMES = 3
 
 
@@ -185,14 +185,17 @@ class RecoveryOutcome(Enum):
 
 _TEXTS: Final = {
     RecoveryOutcome.SWEPT: (
-        "run {} was interrupted before it exchanged the directories. kstate removes its new files, and {} is unchanged"
+        "run {} was interrupted before it swapped the directories. kstate removes the new files of this run, and {} "
+        "is unchanged"
     ),
-    RecoveryOutcome.FINISHED: ("run {} was interrupted after it exchanged the directories. kstate has completed it"),
+    RecoveryOutcome.FINISHED: (
+        "run {} was interrupted after it swapped the directories. kstate has completed this run"
+    ),
     RecoveryOutcome.UNDO_CANCELLED: (
-        "the undo of run {} was interrupted before it exchanged the directories. {} is unchanged"
+        "the undo of run {} was interrupted before it swapped the directories. {} is unchanged"
     ),
     RecoveryOutcome.UNDO_FINISHED: (
-        "the undo of run {} was interrupted after it exchanged the directories. kstate has completed it"
+        "the undo of run {} was interrupted after it swapped the directories. kstate has completed this undo"
     ),
 }
 
@@ -306,8 +309,8 @@ def _refuse_changed(app: Path, run: Run) -> None:
     changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
     if changed:
         raise Refused(
-            f"run {run.name} was interrupted while it exchanged the directories, and its tree has changed since "
-            f"then: {some(changed, _MOST_NAMES)}",
+            f"run {run.name} was interrupted while it swapped the directories, and its tree has changed since then: "
+            f"{some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(
                 f"the tree may contain changes of the application. Keep the state that you need as {app}, then "
@@ -330,7 +333,7 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     content = digest(every_file(run.tree))
     if staged and content == announced.get("staged"):
         raise Refused(
-            f"run {run.name} was interrupted before it exchanged the directories, and {app} was removed since then. "
+            f"run {run.name} was interrupted before it swapped the directories, and {app} was removed since then. "
             f"{run.tree} is the complete result of the run",
             where=str(run.path),
             hint="to use this result, run:",
@@ -426,8 +429,8 @@ def _is_folder(path: Path) -> bool:
 def _neither(app: Path, run: Run) -> Refused:
     """Return the error for an interrupted exchange if nothing proves whether it happened."""
     why, state, where = (
-        "no mark shows whether the exchange happened",
-        "while it exchanged the directories",
+        "no mark shows whether the swap happened",
+        "while it swapped the directories",
         "does not exist",
     )
     if run.token is None:

@@ -328,7 +328,7 @@ def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
     at_or_below = mounts_at_or_below(app, mounts)
     if any(mount.point == app for mount in at_or_below):
         raise Refused(
-            f"{app} is a mount point, so kstate cannot exchange it with the new directory in one step",
+            f"{app} is a mount point, so kstate cannot swap it with the new directory in one step",
             hint="mount the state.dir instead of the application directory",
         )
     if at_or_below:
@@ -348,7 +348,7 @@ def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bo
         if mount.point in (folder.parent, folder):
             if exchanges:
                 raise Refused(
-                    (f"{mount.point} is a mount point, so kstate cannot exchange a directory across it in one step"),
+                    (f"{mount.point} is a mount point, so kstate cannot swap directories across it in one step"),
                     hint=f"unmount it, so that the backups of runs are on the file system of {app}",
                 )
         elif mount.point.is_relative_to(folder):
@@ -365,8 +365,8 @@ def _check_devices(app: Path) -> None:
         if its_device != device:
             raise Refused(
                 (
-                    f"{path} is a separate file system, such as a btrfs subvolume, so kstate cannot exchange a "
-                    "directory across its boundary in one step"
+                    f"{path} is a separate file system, such as a btrfs subvolume, so kstate cannot swap directories "
+                    "across its boundary in one step"
                 ),
                 hint=f"replace it with a plain directory of {app.parent} (which itself may be a subvolume)",
             )

@@ -149,12 +149,17 @@ def safe(text: object) -> str:
     return printable(text)
 
 
+_ACTOR: Final = re.compile(r"^kstate (?=(?:cannot|could not) )")
+
+
 def error_lines(error: CommandEnd) -> list[str]:
     """Return the lines of an error for people: what failed and where, details, what to do."""
     where = ""
     if error.where and error.where not in error.message:
         where = f" ({error.where})"
-    lines = [f"kstate: {error.headline}{where}", *(f"  {line}" for line in error.details)]
+    # The prefix names the actor already: "kstate: cannot read FILE", and not "kstate: kstate cannot read FILE".
+    headline = _ACTOR.sub("", error.headline)
+    lines = [f"kstate: {headline}{where}", *(f"  {line}" for line in error.details)]
     if error.hint:
         lines += [f"  what to do: {error.hint}", *(f"    {line}" for line in error.hint_details)]
     return [safe(line) for line in lines]

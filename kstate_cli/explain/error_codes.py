@@ -86,7 +86,7 @@ ERRORS: Final = {
         do=(f"stop the application, or pass {option.WAIT} SECONDS",),
     ),
     RunFailed.code: Texts(
-        "A run failed before it exchanged the directories (exit 6)",
+        "A run failed before it swapped the directories (exit 6)",
         "The application directory is unchanged.",
         do=(_MESSAGE, _STATUS),
     ),
@@ -119,7 +119,7 @@ ERRORS: Final = {
         do=("run the command again with KSTATE_LOG=FILE, then report the defect and attach the file", _STATUS),
     ),
     RunHalfway.code: Texts(
-        "A run failed after it exchanged the directories (exit 7)",
+        "A run failed after it swapped the directories (exit 7)",
         "APP is completely the new directory, but the run did not complete its last steps.",
         do=("run the command again", f"or roll the run back: {command('undo', 'APP')}", _STATUS),
     ),
@@ -260,7 +260,7 @@ _STATUS = f"to see what the run did: {command('status', 'APP')}"
 # True for every ended command: the journal shows the next one what to finish or delete.
 _AGAIN = "run the command again: it continues the interrupted run, or deletes its files"
 _SIGNALLED = (
-    "After the first signal, kstate shuts down cleanly. If it has not exchanged the directories yet, it deletes the "
+    "After the first signal, kstate shuts down cleanly. If it has not swapped the directories yet, it deletes the "
     "new files, and APP is unchanged. Otherwise the message reports the state of the run."
 )
 

@@ -36,7 +36,7 @@ RUN_STATES: Final = {
         do=(_WAIT,),
     ),
     RunState.SWITCHING.value: Texts(
-        "kstate was about to exchange the old and the new directory",
+        "kstate was about to swap the old and the new directory",
         "APP is either completely the old or completely the new directory. Marks in both trees show which of them "
         "it is.",
         rule=_RUNS,
@@ -52,7 +52,7 @@ RUN_STATES: Final = {
         do=(_UNDO, _CLEAN),
     ),
     RunState.UNDOING.value: Texts(
-        "The undo of the run was about to exchange the two directories back",
+        "An undo of the run was about to swap the two directories back",
         "APP is either completely the old or completely the new directory.",
         rule=_RUNS,
         do=(_WAIT, f"if the process has ended: {command('undo', 'APP')}"),
@@ -64,7 +64,7 @@ RUN_STATES: Final = {
         do=(_CLEAN,),
     ),
     RunState.FAILED.value: Texts(
-        "The run ended before it exchanged the directories, so APP is unchanged",
+        "The run ended before it swapped the directories, so APP is unchanged",
         "kstate deleted the new files. The output of status shows why the run ended.",
         rule=_RUNS,
         do=(_WHY, "fix the cause, and run the command again"),

@@ -446,7 +446,7 @@ def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> N
     (run.tree / UNDOING).unlink()
     min(run.tree.rglob("*.sst")).unlink()
     before = tree_hash(app.parent)
-    assert "no mark shows whether the exchange happened" in kstate("undo", app, status=4).err
+    assert "no mark shows whether the swap happened" in kstate("undo", app, status=4).err
     assert tree_hash(app.parent) == before
 
 
@@ -466,11 +466,11 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
     app = interrupt_run("after-switch", tmp_path)
     messages = kstate("clean", app).err
-    assert "while it exchanged the directories. The next command that changes the directory completes or" in messages
+    assert "while it swapped the directories. The next command that changes the directory completes or" in messages
     assert f"To complete and undo it now, run kstate undo {app}" in messages
     new = content(app)
     assert (
-        "interrupted after it exchanged the directories. kstate has completed it"
+        "interrupted after it swapped the directories. kstate has completed this run"
         in kstate("migrate", app, "--to", "4.2").err
     )
     assert content(app) == new
@@ -564,7 +564,7 @@ def test_failed_command_reports_the_interrupted_run_that_was_settled(tmp_path: P
     app = interrupt_run("staged", tmp_path)
     failed = kstate("wipe", app, "--store", "no-such-store", status=None)
     assert failed.status in (2, 4), failed.err
-    assert "run 0001-migrate was interrupted before it exchanged the directories" in failed.err
+    assert "run 0001-migrate was interrupted before it swapped the directories" in failed.err
 
 
 # --- one owner --------------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def test_an_interrupted_run_is_swept_by_the_next_command_if_its_tree_was_only_st
     assert (run.tree / "0_0").is_dir()
     assert run.token is not None
     put_mark(run.tree, STAGED, run.token)
-    assert "removes its new files" in kstate("undo", app).err
+    assert "removes the new files of this run" in kstate("undo", app).err
     assert meaning(app) == before
     assert not run.tree.exists()
     kstate("migrate", app, "--to", "4.2")

@@ -260,7 +260,7 @@ def test_a_process_whose_results_cannot_be_written(part: str, redirection: str, 
     assert result.returncode == (6 if redirection else 0), result.stderr
     if redirection:
         (line, *_) = result.stderr.splitlines()
-        assert line.startswith("kstate: kstate could not write all results to standard output"), result.stderr
+        assert line.startswith("kstate: could not write all results to standard output"), result.stderr
 
 
 def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:

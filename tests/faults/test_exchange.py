@@ -32,7 +32,7 @@ def test_refuses_a_failed_exchange_with_its_reason(kstate: Kstate, tmp_path: Pat
     refusal, happened = Fault(call, 1, f"error={error}").strike(kstate, app, line, name)
     assert happened
     assert refusal.status == 4, refusal.output
-    assert "cannot exchange two directories" in refusal.output
+    assert "cannot swap two directories in one step" in refusal.output
     assert (meaning(app) if app.exists() else None) == before
     assert [run.state.value for run in read_runs(app) if run.state] == ([] if command == "migrate" else ["kept"])
     again = kstate(app, line)
