@@ -252,7 +252,7 @@ class MeetingPlace:
             state = "is not a folder" if os.path.lexists(self._root) else "does not exist"
             raise UsageError(
                 f"{self.text} {state}",
-                hint="create the folder in a place that all hosts can reach, or pass an object prefix",
+                hint="create the folder in a place that all hosts can reach or pass an object prefix",
             )
 
     def write(self, state: HostState) -> None:
@@ -317,7 +317,7 @@ class MeetingPlace:
     def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
             f"kstate cannot {action} {self.text}: {error.strerror or type(error).__name__}",
-            hint=("check that this host can reach it, and that this user has the permission to read and write there"),
+            hint=("check that this host can reach it and that this user has the permission to read and write there"),
         )
 
 

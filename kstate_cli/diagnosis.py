@@ -46,7 +46,7 @@ def begin(file: str, arguments: Sequence[str]) -> None:
         raise UsageError(
             f"kstate cannot write the log {file}: {error.strerror}",
             hint=(
-                f"set {VARIABLE} to a file in a directory where this user has write permission, or unset the variable"
+                f"set {VARIABLE} to a file in a directory where this user has write permission or unset the variable"
             ),
         ) from None
     # Line buffered: what a killed command has logged is in the file.

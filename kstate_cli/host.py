@@ -37,7 +37,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The file system or the quota is full. A reader meets these only in its own temporary files."""
 CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
 """The file exists, but the system denies it or cannot read it."""
-CHECK_THE_DISK: Final = "check the system's log for disk errors, and ls -l for the permissions of the file"
+CHECK_THE_DISK: Final = "check the system's log for disk errors and ls -l for the permissions of the file"
 """The hint about a file that cannot be read."""
 STORES_STAY: Final = f"leave the stores unchanged, because an unreadable file may be intact, and {CHECK_THE_DISK}"
 """The hint about stores with a file that cannot be read."""
@@ -431,9 +431,9 @@ def _hint(number: int) -> str:
             if (limit := _soft(kind)) is not None:
                 return f"raise the limit of {name}{_here(limit >> 20, ' MiB')} (ulimit {flag}), {_AGAIN}"
         return (
-            f"give this host or container more memory than {memory_here() >> 20} MiB, or stop other processes, {_AGAIN}"
+            f"give this host or container more memory than {memory_here() >> 20} MiB or stop other processes, {_AGAIN}"
         )
-    return "free disk space there, or set TMPDIR to another folder, then run the command again"
+    return "free disk space there or set TMPDIR to another folder, then run the command again"
 
 
 def _here(limit: int | None, unit: str = "") -> str:

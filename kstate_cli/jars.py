@@ -98,8 +98,8 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
     return _only_release(path, versions, option)
 
 
-_GIVE: Final = "pass the application's jar, or the folder with its jars"
-_SAY: Final = f"{_GIVE}, or pass the release"
+_GIVE: Final = "pass the application's jar or the folder with its jars"
+_SAY: Final = f"{_GIVE} or pass the release"
 
 
 def _only_release(path: Path, versions: list[tuple[str, str]], option: str | None) -> FoundRelease:
@@ -108,9 +108,9 @@ def _only_release(path: Path, versions: list[tuple[str, str]], option: str | Non
     if not _are_alike([version for version, _ in versions]):
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
-            f"{path} contains several releases of Kafka Streams, and does not show which one the application starts",
+            f"{path} contains several releases of Kafka Streams and does not show which one the application starts",
             details=first_lines(lines),
-            hint="pass the jar that is on the class path, or pass the release",
+            hint="pass the jar that is on the class path or pass the release",
         )
     version, where = versions[0]
     try:
@@ -172,7 +172,7 @@ def _archives(folder: Path) -> Iterator[Path]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if depth == _DEEPEST:
-                    raise Refused(f"{at} is {_DEEPEST} folders below {folder}, and contains further folders", hint=_SAY)
+                    raise Refused(f"{at} is {_DEEPEST} folders below {folder} and contains further folders", hint=_SAY)
                 waiting.append((Path(entry.path), depth + 1))
             elif entry.name.lower().endswith(_ARCHIVES) and entry.is_file():
                 yield Path(entry.path)

@@ -181,7 +181,7 @@ def release(text: str, option_name: str | None = None) -> Release:
     apache = confluent(text)
     if apache is not None:
         # Refused although it is understood: 7.6 might as well be a release of Kafka to come.
-        message = f"release {text!r} belongs to Confluent Platform, and contains Apache Kafka {apache}"
+        message = f"release {text!r} belongs to Confluent Platform and contains Apache Kafka {apache}"
         hint = f"kstate does not know that release. {choices}"
         if apache in rows:
             hint = f"pass {apache}"
@@ -199,7 +199,7 @@ def build_note(text: str) -> str | None:
     if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
         return None
     return (
-        f"{name} is a build of another vendor, or was not released. kstate treats it as Apache Kafka {build[1]}, and "
+        f"{name} is a build of another vendor or was not released. kstate treats it as Apache Kafka {build[1]} and "
         "does not know its changes"
     )
 

@@ -173,8 +173,10 @@ class Objects:
         return Refused(
             f"{self.place.uri}: the store does not support If-None-Match ({reason}), so two writers could replace each "
             "other's files",
-            hint="use a store with conditional writes, or write to a folder and copy it, manifests and generations "
-            f"last: {HOW_TO}",
+            hint=(
+                "use a store with conditional writes or write to a folder and copy it, manifests and generations "
+                f"last: {HOW_TO}"
+            ),
         )
 
     def write(self, path: str, content: bytes) -> None:
@@ -454,7 +456,7 @@ def client_of(place: S3Place) -> Any:
             raise error_of(place, error) from None
         raise UsageError(
             f"{place.uri}: the AWS settings of this user are invalid ({type(error).__name__})",
-            hint="check AWS_PROFILE, AWS_REGION and AWS_ENDPOINT_URL, and the files in ~/.aws",
+            hint="check AWS_PROFILE, AWS_REGION and AWS_ENDPOINT_URL and the files in ~/.aws",
         ) from None
 
 
@@ -501,8 +503,8 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
         return Refused(
             f"{failure}, because this user does not have the permission",
             hint=(
-                "check which user the credentials belong to (aws sts get-caller-identity), and which "
-                f"permissions it needs: {HOW_TO}"
+                "check which user the credentials belong to (aws sts get-caller-identity) and which permissions it "
+                "needs: {HOW_TO}"
             ),
         )
     if status in _BUSY or status >= _FIRST_SERVER_ERROR:

@@ -116,7 +116,7 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
         )
     return RunFailed(
         f"{bootstrap} does not respond: {_error_text(cause)}",
-        hint=f"check the address, and the settings in {option.KAFKA_SETTINGS}",
+        hint=f"check the address and the settings in {option.KAFKA_SETTINGS}",
     )
 
 

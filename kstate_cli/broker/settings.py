@@ -94,7 +94,7 @@ def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, 
     if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise UsageError(
             f"{where}: kstate can use ssl.truststore.location only with a file of PEM certificates",
-            hint="export the certificates with keytool -exportcert -rfc, and add ssl.truststore.type=PEM",
+            hint="export the certificates with keytool -exportcert -rfc and add ssl.truststore.type=PEM",
         )
     return {"ssl.ca.location": value}
 
@@ -108,7 +108,7 @@ def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, st
         return {"ssl.keystore.location": value}
     raise UsageError(
         f"{where}: kstate cannot use ssl.keystore.location with a file of type {kind}",
-        hint="convert it with keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12",
+        hint="convert it with keytool -importkeystore -deststoretype PKCS12 and set ssl.keystore.type=PKCS12",
     )
 
 
@@ -137,7 +137,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
         raise UsageError(
             f"{where}: librdkafka, the client of kstate, has no counterpart for {unknown[0]} of {module} in "
             "sasl.jaas.config",
-            hint="remove it, or use a librdkafka setting instead. kstate translates only username and password",
+            hint="remove it or use a librdkafka setting instead. kstate translates only username and password",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:
@@ -183,7 +183,7 @@ _WITHOUT: Final = (
 def _unknown(name: str, where: str) -> UsageError:
     return UsageError(
         f"{where}: librdkafka, the client of kstate, has no counterpart for {name}",
-        hint="remove it, or use a librdkafka setting instead",
+        hint="remove it or use a librdkafka setting instead",
     )
 
 

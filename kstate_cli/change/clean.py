@@ -25,7 +25,7 @@ PRECIOUS_EVENT: Final = "precious"
 """Event of a run whose backup may be the only copy of records that a log has lost: deleted only by name."""
 
 _INTERRUPTED: Final = "was interrupted"
-_MAY_RUN: Final = "is in progress, or was interrupted"
+_MAY_RUN: Final = "is in progress or was interrupted"
 """Without the lock kstate cannot distinguish an interrupted run from one that is in progress."""
 _GO_ON: Final = "kstate can no longer undo the run. To continue the deletion"
 """The beginning of the hint for a run that is partially deleted. The command follows it."""

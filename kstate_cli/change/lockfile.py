@@ -243,8 +243,8 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float, *, can_wai
                 raise Refused(
                     f"kstate cannot lock {app / LOCK}: {error.strerror}",
                     hint=(
-                        "move the state.dir to a local file system, or fix the mount. This file system has no "
-                        "POSIX locks"
+                        "move the state.dir to a local file system or fix the mount. This file system has no POSIX "
+                        "locks"
                     ),
                 ) from None
             if time.monotonic() >= deadline:
@@ -266,7 +266,7 @@ def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bo
     wait = f"with {option.WAIT} SECONDS"
     if after_wait:
         wait = "longer"
-    return InUse(problem, hint=f"stop the application (or the other kstate) first, or wait for it {wait}")
+    return InUse(problem, hint=f"stop the application (or the other kstate) first or wait for it {wait}")
 
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024
@@ -482,5 +482,5 @@ def _check_owner(app: Path) -> None:
                         f"{path} belongs to uid {stat.st_uid} and gid {stat.st_gid}, and this user does not have the "
                         "permission to copy it with this owner"
                     ),
-                    hint=f"run kstate as {_who_may(stat.st_uid)}, or pass {option.COPY}",
+                    hint=f"run kstate as {_who_may(stat.st_uid)} or pass {option.COPY}",
                 )

@@ -210,7 +210,7 @@ def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequenc
     text = f"several sub-topologies ({' and '.join(map(str, numbers))}) contain {', '.join(names)}"
     if not (snapshot.request.into_family and snapshot.has_global):
         return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text)
-    text += f". {snapshot.request.release} also opens the global stores in the wrong sub-topology, and fails to start"
+    text += f". {snapshot.request.release} also opens the global stores in the wrong sub-topology and fails to start"
     return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text, level=Level.ERROR)
 
 
@@ -303,9 +303,7 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
             # missing.
             level = Level.ERROR
             tasks = some([prediction.task for prediction in keeping], _MOST_NAMES)
-            text += (
-                f". In {tasks}, Streams keeps the rows of one sub-topology, and does not restore those of the others"
-            )
+            text += f". In {tasks}, Streams keeps the rows of one sub-topology and does not restore those of the others"
         finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=level)
         yield replace(finding, hint=snapshot.finding(STORE_ELSEWHERE, text).hint)
 

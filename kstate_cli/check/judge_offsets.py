@@ -141,7 +141,7 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
             return snapshot.finding(
                 NO_SEGMENTS, "the store has an offset, but no segment that can keep the offset", task, store.name
             )
-        return snapshot.finding(NO_SEGMENTS_YET, "the store has no segment, and therefore no offset", task, store.name)
+        return snapshot.finding(NO_SEGMENTS_YET, "the store has no segment and therefore no offset", task, store.name)
     if not any(offsets.offsets for offsets in read.stores.values()):
         text = (
             "the task has rows, but none of its stores has an offset. The task was not closed cleanly, or "

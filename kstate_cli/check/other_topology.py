@@ -252,9 +252,9 @@ def _second_opening(
     names = [part.stores[0] for part in parts]
     or_else = None
     if is_own:
-        text = f"{_builds(snapshot, task.id.subtopology)} a second time, and fails to start"
+        text = f"{_builds(snapshot, task.id.subtopology)} a second time and fails to start"
     else:
-        text = f"{_builds(snapshot)} with the global stores ({some(names, _LISTED_NAMES)}), and fails to start"
+        text = f"{_builds(snapshot)} with the global stores ({some(names, _LISTED_NAMES)}) and fails to start"
         if _corrupted_before(snapshot, topology, task, min(part.number for part in parts)):
             # A corrupted store may end the opening before a global store is reached. Then the start continues.
             or_else = Outcome.IGNORED

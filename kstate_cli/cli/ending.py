@@ -37,7 +37,7 @@ from kstate_cli.texts import command, suggestion
 
 _OF_PYDANTIC = "Value error, "
 """Text that pydantic puts before the error of a value, if Typer calls it."""
-_REPORT = "run the command again with KSTATE_LOG=FILE, and report this defect with the file"
+_REPORT = "run the command again with KSTATE_LOG=FILE and report this defect with the file"
 
 
 def error_to_report(error: BaseException) -> BaseException:
@@ -93,7 +93,7 @@ def _short_hint(short: HostError) -> str | None:
 def _with_workers(error: BaseException) -> BaseException:
     """Return an error of this host with a hint to ``--workers``, unless the command already runs with the least."""
     if isinstance(error, HostError) and error.fewer_workers_help and workers() != 1 and workers() is not None:
-        error.hint = f"{error.hint}, or pass --workers 1"
+        error.hint = f"{error.hint} or pass --workers 1"
         error.fewer_workers_help = False
     return error
 

@@ -43,7 +43,7 @@ class FleetRepository:
             raise Refused(
                 f"{self._repository.where} contains no readable snapshots",
                 details=first_lines(damage),
-                hint="pass another copy of the repository, or the listing of a host",
+                hint="pass another copy of the repository or the listing of a host",
             )
         return sorted(applications)
 

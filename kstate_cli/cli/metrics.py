@@ -155,7 +155,7 @@ class Metrics:
             kind = kind_of(path.stat().st_mode)
             raise UsageError(
                 f"--metrics-file {quoted(path)} is {kind}",
-                hint="pass a regular file, or a path that does not exist yet",
+                hint="pass a regular file or a path that does not exist yet",
             )
         # If the path is a typing error, a file of someone else must not be replaced.
         _require_ours(path)
@@ -174,7 +174,7 @@ class Metrics:
             os.close(lock)
             raise InUse(
                 f"another kstate command is writing {path}",
-                hint="wait until the other command ends, or pass a separate file for each command",
+                hint="wait until the other command ends or pass a separate file for each command",
             ) from None
         return lock
 
@@ -243,8 +243,8 @@ def _require_ours(path: Path) -> None:
         ) from None
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(
-            f"kstate did not write --metrics-file {quoted(path)}, and does not overwrite it",
-            hint="pass another file in the folder of the textfile collector, or remove this file",
+            f"kstate did not write --metrics-file {quoted(path)} and does not overwrite it",
+            hint="pass another file in the folder of the textfile collector or remove this file",
         )
 
 

@@ -11,7 +11,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
-NOT_REACHED: Final = "check that the dump is reachable, and that this user has the permission to read it"
+NOT_REACHED: Final = "check that the dump is reachable and that this user has the permission to read it"
 """The hint for a file that the system cannot read; its contents are unknown."""
 
 NEW_DUMP: Final = "write a new dump to an empty folder"
@@ -23,7 +23,7 @@ class DumpError(Refused):
     """A dump contradicts itself, or kstate cannot read it. Nothing was changed (exit code 4)."""
 
     code = "dump"
-    usual_hint = "write the dump again, or pass another dump"
+    usual_hint = "write the dump again or pass another dump"
 
 
 class Damage:

@@ -92,7 +92,7 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
         return None
     if manifests.NAME in by_name:
         raise DumpError(
-            f"it contains {manifests.NAME} of a dump that was written at once, and also manifests of a growing dump",
+            f"it contains {manifests.NAME} of a dump that was written at once and also manifests of a growing dump",
             where=where,
             hint=NEW_DUMP,
         )
@@ -144,7 +144,7 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
         return grown, ()
     warning = (
         f"kstate restores {some(left_out, _MOST_NAMES)} from an older full dump ({option.FULL_DUMP} "
-        f"{quoted(str(generation))}), and skips the newest full dump and all records that only that one contains"
+        f"{quoted(str(generation))}) and skips the newest full dump and all records that only that one contains"
     )
     return replace(grown, fulls=fulls), (warning,)
 

@@ -178,7 +178,7 @@ def _refuse_link(path: str, inside: str, shown_as: str) -> None:
         raise DumpError(
             f"{printable(path)} is a symbolic link to a missing file",
             where=shown_as,
-            hint=f"restore this file, or {NEW_DUMP}",
+            hint=f"restore this file or {NEW_DUMP}",
         )
     # A link to a folder may be a loop. A link out of the dump would add files that do not belong to it.
     if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):

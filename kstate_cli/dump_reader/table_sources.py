@@ -201,7 +201,7 @@ def _planned(table: Any, folder: str) -> Iterator[_TableFile]:
     # numbers, so there is a gap then. Format version 1 has no such numbers, so its tables prove nothing.
     if numbers != [*range(len(numbers), 0, -1)]:
         raise _RefusedTableError(
-            "the sequence numbers of its snapshots have gaps, so the table was rolled back, or has branches"
+            "the sequence numbers of its snapshots have gaps, so the table was rolled back or has branches"
         )
     for task in table.scan().plan_files():
         path = _local(task.file.file_path)

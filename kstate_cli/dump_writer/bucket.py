@@ -83,7 +83,7 @@ class BucketStore:
                     f"{self._where} contains files that do not belong to a dump: "
                     f"{some([printable(name) for name in foreign], _MOST_NAMES)}"
                 ),
-                hint="pass a new prefix, or the prefix of a growing dump",
+                hint="pass a new prefix or the prefix of a growing dump",
             )
         entries = [ListedFile(f"{self._where}/{entry.path}", entry.path, entry.size) for entry in objects]
         return newest_of(entries, self._where, lambda entry: self.content(entry.relative))

@@ -58,7 +58,7 @@ def local_folder(out: str) -> str:
     """Return the absolute path of the folder ``out``. Raises UsageError if the path is not a folder."""
     folder = os.path.abspath(out)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(f"{printable(folder)} is not a folder", hint="pass a new folder, or the folder of a dump")
+        raise UsageError(f"{printable(folder)} is not a folder", hint="pass a new folder or the folder of a dump")
     return folder
 
 
@@ -95,7 +95,7 @@ class FolderStore:
         if foreign:
             raise Refused(
                 f"{folder} contains files that do not belong to a dump: {some(foreign, _MOST_NAMES)}",
-                hint="pass a new folder, or the folder of a growing dump",
+                hint="pass a new folder or the folder of a growing dump",
             )
         _refuse_links(folder, names)
         filesystem, root = open_location(folder)

@@ -225,9 +225,8 @@ class DumpRound:
             before = plan.continues
             if before is not None and before.held_back and plan.held_back and plan.end == before.end:
                 self._warn(
-                    f"{plan.key}: the transaction at offset {plan.end} was already open in the last run, and "
-                    f"holds back {plan.held_back:,} offsets. To find its producer, run kafka-transactions "
-                    "find-hanging"
+                    f"{plan.key}: the transaction at offset {plan.end} was already open in the last run and holds "
+                    f"back {plan.held_back:,} offsets. To find its producer, run kafka-transactions find-hanging"
                 )
 
     def _notes(self) -> tuple[str, ...]:

@@ -350,10 +350,10 @@ def lost_race(where: str, generation: int) -> InUse:
 def lost_file(path: str, where: str) -> Refused:
     """Return the error for a file of a manifest that is missing, or has another size."""
     return Refused(
-        f"{printable(path)} no longer exists, or was replaced after kstate wrote it",
+        f"{printable(path)} no longer exists or was replaced after kstate wrote it",
         where=where,
         hint=(
-            f"copy it again from another copy of the dump. If you have none, dump to a new place ({option.OUT}), and "
+            f"copy it again from another copy of the dump. If you have none, dump to a new place ({option.OUT}) and "
             "keep this dump, because the broker may no longer have all of its records"
         ),
     )

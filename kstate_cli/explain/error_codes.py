@@ -74,7 +74,7 @@ ERRORS: Final = {
         ),
     ),
     SerdeError.code: Texts(
-        "The serde cannot read the bytes, or cannot serialize this key (exit 4)",
+        "The serde cannot read the bytes or cannot serialize this key (exit 4)",
         "kstate printed the rows that it could read.",
         do=(f"pass another serde with {option.KEY_SERDE} or {option.VALUE_SERDE}",),
     ),
@@ -83,7 +83,7 @@ ERRORS: Final = {
         "The application or another kstate command is running. If kstate can determine the process, the message "
         "names it.",
         (log.LOCKED, log.TASK_LOCKED),
-        do=(f"stop the application, or pass {option.WAIT} SECONDS",),
+        do=(f"stop the application or pass {option.WAIT} SECONDS",),
     ),
     RunFailed.code: Texts(
         "A run failed before it swapped the directories (exit 6)",
@@ -93,7 +93,7 @@ ERRORS: Final = {
     HostError.code: Texts(
         "This host lacks descriptors, threads, memory or disk space (exit 6)",
         "This error is no sign of damaged stores, so do not wipe them for this reason.",
-        do=("raise the limit that the message names, or free the resource, then run the command again", STORES_STAY),
+        do=("raise the limit that the message names or free the resource, then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(
@@ -183,10 +183,10 @@ REHOME: Final = {
     ),
     WhyRefused.NUMBER_TAKEN: Texts(
         "The directory already has tasks with the new number of a sub-topology (exit 4)",
-        ("The numbers do not show whether sub-topologies were merged, or whether one replaced another."),
+        ("The numbers do not show whether sub-topologies were merged or whether one replaced another."),
         do=(
             (
-                f"map these tasks with another {option.MAP}, or pass the texts of both topologies with "
+                f"map these tasks with another {option.MAP} or pass the texts of both topologies with "
                 f"{option.TOPOLOGY} and {option.FROM}"
             ),
         ),
@@ -221,7 +221,7 @@ REHOME: Final = {
     WhyRefused.MEMBERS: Texts(
         "The consumer group of the application has members (exit 4)",
         (
-            "An instance is running, or stopped less than session.timeout.ms ago. By default, an instance does not "
+            "An instance is running or stopped less than session.timeout.ms ago. By default, an instance does not "
             "leave its group when it stops."
         ),
         do=("stop all instances", f"then wait until the sessions of stopped instances end: {option.WAIT} 60"),
@@ -240,7 +240,7 @@ REHOME: Final = {
     WhyRefused.PARTITIONS: Texts(
         ("Changelogs have more or fewer partitions than their new sub-topologies have tasks (exit 4)"),
         (
-            "Streams creates a task for each partition of the largest source topic, and fails to start if an "
+            "Streams creates a task for each partition of the largest source topic and fails to start if an "
             "existing changelog has another number of partitions. If Streams restores a table from its source "
             "topic, the application never reaches RUNNING."
         ),
@@ -251,14 +251,14 @@ REHOME: Final = {
         "The broker has none of the changelogs of this directory (exit 4)",
         "Either the broker belongs to another cluster, or this user does not have the permission to describe these "
         "topics.",
-        do=("pass the cluster of this application, and a user with the permission to describe its topics",),
+        do=("pass the cluster of this application and a user with the permission to describe its topics",),
     ),
 }
 
 
 _STATUS = f"to see what the run did: {command('status', 'APP')}"
 # True for every ended command: the journal shows the next one what to finish or delete.
-_AGAIN = "run the command again: it continues the interrupted run, or deletes its files"
+_AGAIN = "run the command again: it continues the interrupted run or deletes its files"
 _SIGNALLED = (
     "After the first signal, kstate shuts down cleanly. If it has not swapped the directories yet, it deletes the "
     "new files, and APP is unchanged. Otherwise the message reports the state of the run."
@@ -316,7 +316,7 @@ EXITS: Final = {
             "client prints the messages below."
         ),
         (log.LOCKED, log.TASK_LOCKED),
-        do=(f"stop the application, or pass {option.WAIT} SECONDS",),
+        do=(f"stop the application or pass {option.WAIT} SECONDS",),
     ),
     str(RunFailed.exit_code): Texts(
         "The command failed, and the application directory is unchanged",
@@ -348,7 +348,7 @@ EXITS: Final = {
             "kstate could not shut down cleanly. The directory is still completely the old one or completely the "
             "new one."
         ),
-        do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
+        do=(f"give the container more memory or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
         "The program that reads the output ended, as with | head",

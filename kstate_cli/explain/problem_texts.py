@@ -15,7 +15,7 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
-_PUT_BACK = "move it out of the application directory, or restore the original entry"
+_PUT_BACK = "move it out of the application directory or restore the original entry"
 _CHECK = f"to see what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"
 _VERIFY = f"to check all files for damage: {command('verify', 'APP')}"
 _REBUILD = (
@@ -49,7 +49,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NOT_A_DIRECTORY: Texts(
         "An entry has the name of a task or a segment, but is not a directory",
-        "Streams treats it as a directory, and fails when it opens it.",
+        "Streams treats it as a directory and fails when it opens it.",
         None,
         f"StateDirectory.getOrCreateDirectoryForTask ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
@@ -78,16 +78,18 @@ PROBLEMS: Final = {
     ),
     ProblemCode.FOREIGN: Texts(
         "The directory contains a file that Streams did not create",
-        "Streams ignores the file. kstate keeps the file when it changes the directory, and removes it if you wipe "
+        "Streams ignores the file. kstate keeps the file when it changes the directory and removes it if you wipe "
         "its task.",
         SILENT,
         f"StateDirectory.taskDirIsEmpty ({see('layout.md#foreign-entries')})",
-        ("do nothing, or move it out of the application directory",),
+        ("do nothing or move it out of the application directory",),
     ),
     ProblemCode.ILLEGAL_NAME: Texts(
         "A folder among the stores has a name that a store cannot have",
-        ("The name of a store consists of letters, digits, dots, underscores and dashes, and has at most 249 "
-        "characters."),
+        (
+            "The name of a store consists of letters, digits, dots, underscores and dashes and has at most 249 "
+            "characters."
+        ),
         SILENT,
         f"Named.validate ({see('changelogs.md#topics')})",
         (_PUT_BACK,),
@@ -108,7 +110,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.READING_FAILED: Texts(
         "The operating system returned an error when kstate read a file",
-        "kstate has the permission to read the file, and has found no damage in its contents.",
+        "kstate has the permission to read the file and has found no damage in its contents.",
         None,
         None,
         (CHECK_THE_DISK,),
@@ -135,20 +137,22 @@ PROBLEMS: Final = {
         None,
         (
             # Never clean: what the run keeps may be the only copy.
-            f"to see the backup of each run, and how to restore it: {command('status', 'APP')}",
+            f"to see the backup of each run and how to restore it: {command('status', 'APP')}",
         ),
     ),
     ProblemCode.NO_CURRENT: Texts(
         "The file CURRENT of a database is missing",
-        ("RocksDB treats the folder as a new database, and creates an empty one, unless the folder contains a "
-            "write-ahead log."),
+        (
+            "RocksDB treats the folder as a new database and creates an empty one, unless the folder contains a "
+            "write-ahead log."
+        ),
         (log.LOG_WITHOUT_CURRENT,),
         "DBImpl::Recover of RocksDB creates a database with create_if_missing",
         _HALF_MADE,
     ),
     ProblemCode.NO_DATABASE: Texts(
         "The folder of a store has files, but neither CURRENT nor a MANIFEST",
-        "The folder is an incomplete copy of a database, or does not belong to RocksDB.",
+        "The folder is an incomplete copy of a database or does not belong to RocksDB.",
         None,
         _OPENS,
         _HALF_MADE,
@@ -233,9 +237,11 @@ PROBLEMS: Final = {
     ),
     ProblemCode.TWO_LAYOUTS: Texts(
         "A store exists twice, as one database in rocksdb/NAME and as segments in NAME/",
-        ("The application uses only one of them. The other one remains if the application changed the store to a "
-            "windowed store, or back. kstate cannot determine which one the application uses, so it predicts nothing "
-            "and refuses to change the directory."),
+        (
+            "The application uses only one of them. The other one remains if the application changed the store to a "
+            "windowed store or back. kstate cannot determine which one the application uses, so it predicts nothing "
+            "and refuses to change the directory."
+        ),
         SILENT,
         f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
         # Only the code of the application shows which place it opens, so a user has to decide.
@@ -243,7 +249,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "The OPTIONS file and the MANIFEST of a database list different column families",
-        "One of the two files is truncated, or was copied from another place.",
+        "One of the two files is truncated or was copied from another place.",
         SILENT,
         f"RocksDB writes the same column families to both files ({see('rocksdb.md#options')})",
         _HALF_MADE,
@@ -272,7 +278,7 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.BLOB: Texts(
-        "A blob file with values is missing, or does not have the size that the MANIFEST records",
+        "A blob file with values is missing or does not have the size that the MANIFEST records",
         "RocksDB opens the database, but returns an error when the application reads a row whose value is in that "
         "file.",
         SILENT,
@@ -330,8 +336,10 @@ NOTES: Final = {
         ("kstate has not read the rows of the dump",),
         Texts(
             "The dry run has not read the rows, so restore may still refuse the dump",
-            ("Only when kstate reads the rows can it detect damaged bytes, and rows that do not match their stores. "
-                "If it then refuses the dump, it changes nothing."),
+            (
+                "Only when kstate reads the rows can it detect damaged bytes and rows that do not match their "
+                "stores. If it then refuses the dump, it changes nothing."
+            ),
             do=(f"repeat the dry run without {option.NO_VERIFY_DUMP}",),
         ),
     ),
@@ -339,11 +347,11 @@ NOTES: Final = {
         ("of the dump, which is not a changelog of this application",),
         Texts(
             "The dump contains a topic that does not belong to any store of this application",
-            "You do not have to do anything if the topic belongs to another application, or to a store that was "
+            "You do not have to do anything if the topic belongs to another application or to a store that was "
             "removed.",
             do=(
                 (
-                    "if a store is missing from the plan, describe it in kstate.toml, and pass the file with "
+                    "if a store is missing from the plan, describe it in kstate.toml and pass the file with "
                     f"{option.SPEC}"
                 ),
             ),
@@ -380,7 +388,7 @@ NOTES: Final = {
         Texts(
             "The application is running, so kstate reads the files of the last flush of RocksDB",
             "The output lacks rows and offsets that are still in the memory of the application. This is normal.",
-            do=("if you need the newest rows, stop the application, or query the application itself",),
+            do=("if you need the newest rows, stop the application or query the application itself",),
         ),
     ),
     "not-logged": Note(
@@ -430,15 +438,15 @@ NOTES: Final = {
         ("this dump has never been verified",),
         Texts(
             "No command has read all files of this dump yet, so files may be damaged",
-            "check compares only offsets with the manifest, and does not read the rows.",
-            do=(f"verify all files once, or a part of them each night: {command('verify-dump', 'DUMP')}",),
+            "check compares only offsets with the manifest and does not read the rows.",
+            do=(f"verify all files once or a part of them each night: {command('verify-dump', 'DUMP')}",),
         ),
     ),
     "left-over": Note(
         ("is a leftover file. Kafka Streams ignores it",),
         Texts(
             "A crash left a temporary file in a task directory",
-            "Kafka Streams ignores the file, and overwrites it later.",
+            "Kafka Streams ignores the file and overwrites it later.",
             do=("nothing",),
         ),
     ),
@@ -458,7 +466,7 @@ NOTES: Final = {
         Texts(
             "No test has started an application of this release with files that kstate wrote",
             "kstate treats the release like the previous one.",
-            do=("try the command on a copy first, and keep the backup until the application is running well",),
+            do=("try the command on a copy first and keep the backup until the application is running well",),
         ),
     ),
 }  # fmt: skip

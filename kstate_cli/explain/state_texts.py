@@ -45,7 +45,7 @@ RUN_STATES: Final = {
     RunState.KEPT.value: Texts(
         "The run is complete, and kstate keeps the old directory as the backup for undo",
         (
-            "APP is the new directory, and shares its files with the backup. The backup uses disk space when Streams "
+            "APP is the new directory and shares its files with the backup. The backup uses disk space when Streams "
             "compacts these files."
         ),
         rule=_RUNS,
@@ -67,7 +67,7 @@ RUN_STATES: Final = {
         "The run ended before it swapped the directories, so APP is unchanged",
         "kstate deleted the new files. The output of status shows why the run ended.",
         rule=_RUNS,
-        do=(_WHY, "fix the cause, and run the command again"),
+        do=(_WHY, "fix the cause and run the command again"),
     ),
     RunState.CLEANING.value: Texts(
         "kstate is deleting the backup of the run",
@@ -169,7 +169,7 @@ STORE_STATUS: Final = {
 }
 
 
-_FINDING = "read the finding that causes this outcome, and its hint"
+_FINDING = "read the finding that causes this outcome and its hint"
 _DUMP = (
     "to restore from a dump before you start the application: "
     f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
@@ -249,7 +249,7 @@ OUTCOMES: Final = {
         (_FINDING,),
     ),
     Outcome.HANGS: Texts(
-        "The client stays in REBALANCING, and restores nothing",
+        "The client stays in REBALANCING and restores nothing",
         (
             "The application uses transactional stores, and the first store that a task opens has the status open "
             "(1). Streams marks only the stores that it opened before as corrupted. There are no such stores, so it "
@@ -305,7 +305,7 @@ FAILURES: Final = {
     ),
     FailureReason.NOT_ACTIVE: Texts(
         "The query requires a running active task, but the application is stopped",
-        "Streams returns this reason if the task is a standby on this instance, or is still restoring.",
+        "Streams returns this reason if the task is a standby on this instance or is still restoring.",
         rule="KafkaStreams.query with StateQueryRequest.requireActive",
     ),
     FailureReason.NOT_UP_TO_BOUND: Texts(
@@ -315,7 +315,7 @@ FAILURES: Final = {
             "least one partition."
         ),
         rule=f"StoreQueryUtils.isPermitted ({see('positions.md#bounds')})",
-        do=("restore the store, or let the application process more input",),
+        do=("restore the store or let the application process more input",),
     ),
     FailureReason.NOT_PRESENT: Texts(
         "This directory has no task for the partition",

@@ -129,7 +129,7 @@ def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerdeError(
             f"kstate cannot convert {field.name} to the Parquet type {field.type}: {error}",
-            hint="pass another serde, or bytes",
+            hint="pass another serde or bytes",
         ) from None
 
 
@@ -159,7 +159,7 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
         except SERDE_ERRORS as error:
             raise SerdeError(
                 f"kstate cannot read {name} as {serde.name}: {error}",
-                hint="pass the serde that the application uses, or pass bytes",
+                hint="pass the serde that the application uses or pass bytes",
             ) from None
 
     return read

@@ -259,7 +259,7 @@ def check_out(out: Path, app: Path) -> Path:
             raise UsageError(f"{option.OUT} {quoted(out)} is inside {forbidden}", hint="pass a folder in another place")
     if absolute.exists() and not absolute.is_dir():
         raise UsageError(
-            f"{option.OUT} {quoted(out)} is not a directory", hint="pass a folder, or a path that does not exist yet"
+            f"{option.OUT} {quoted(out)} is not a directory", hint="pass a folder or a path that does not exist yet"
         )
     return absolute
 
@@ -290,7 +290,7 @@ class OutFolder:
             except BlockingIOError:
                 raise InUse(
                     f"another export is writing to {self.out}",
-                    hint=f"wait until it ends, or pass another folder with {option.OUT}",
+                    hint=f"wait until it ends or pass another folder with {option.OUT}",
                 ) from None
             # Checked under the lock, so that no other export changes the names meanwhile.
             self._refuse_others()
@@ -373,12 +373,12 @@ class OutFolder:
         # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
         # which may be the only copy of the rows, so the user must confirm the loss.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
-            raise Refused(f"{self.out} already contains an export", hint=f"pass a new folder, or {option.OVERWRITE}")
+            raise Refused(f"{self.out} already contains an export", hint=f"pass a new folder or {option.OVERWRITE}")
         # The file is the first that an export writes. Without it the interrupted export has no rows to lose.
         if self._read(_OWNER) not in (None, self._owner):
             raise Refused(
                 (f"{self.out} contains an interrupted export of another store"),
-                hint=f"pass a new folder, or {option.OVERWRITE}",
+                hint=f"pass a new folder or {option.OVERWRITE}",
             )
 
     def _drop_interrupted(self) -> None:

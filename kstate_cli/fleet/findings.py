@@ -137,7 +137,7 @@ PROCESS_ID_DOUBLED: Final = FleetCode(
     ),
     source="the process id identifies the client in the group ({page})",
     page="layout.md",
-    hint="stop the application on all of these hosts but one, and run there",
+    hint="stop the application on all of these hosts but one and run there",
     command=_REMOVE,
 )
 APPLICATIONS_DIFFER: Final = FleetCode(
@@ -179,10 +179,10 @@ OFFSET_OUTSIDE_LOG: Final = FleetCode(
     "The log no longer contains the next record of a store",
     level=FleetLevel.ERROR,
     more=(
-        "The topic was recreated or truncated. When Streams starts, it wipes the task, and restores it from "
-        "the records that the log still has."
+        "The topic was recreated or truncated. When Streams starts, it wipes the task and restores it from the "
+        "records that the log still has."
     ),
-    source="the next offset of a store must be in its log, or at the end of the log ({page})",
+    source="the next offset of a store must be in its log or at the end of the log ({page})",
     page="changelogs.md#log-ends",
     hint="on that host, run",
     command=_CHECK,
@@ -204,9 +204,9 @@ TASK_DOUBLED: Final = FleetCode(
     "More hosts than expected have the task",
     level=FleetLevel.WARNING,
     more=(
-        "The additional copy is a standby, or an old copy that remained when the task moved to another host. The "
-        "cleaner of Streams deletes old copies after state.cleanup.delay.ms. If all instances restart, each of "
-        "them may get the task. If its copy is behind, it restores the missing records."
+        "The additional copy is a standby or an old copy that remained when the task moved to another host. The "
+        "cleaner of Streams deletes old copies after state.cleanup.delay.ms. If all instances restart, each of them "
+        "may get the task. If its copy is behind, it restores the missing records."
     ),
     source=(
         "the expected copies are one active task and num.standby.replicas standbys. The cleaner deletes others ({page})"
@@ -233,7 +233,7 @@ TASK_UNEXPECTED: Final = FleetCode(
         "or the directory or the specification belongs to another application."
     ),
     source="a sub-topology has as many tasks as its topics have partitions",
-    hint="check whether the topic was recreated with fewer partitions, and which application wrote the directory",
+    hint="check whether the topic was recreated with fewer partitions and which application wrote the directory",
 )
 STORE_MISSING: Final = FleetCode(
     "store-missing",
@@ -270,7 +270,7 @@ SNAPSHOT_AHEAD: Final = FleetCode(
         "snapshot, the instance that gets the task restores the missing records from the changelogs."
     ),
     source="the offsets of the snapshot and the hosts are comparable, unless the topic was recreated",
-    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then stop the application on that host, and run",
+    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then stop the application on that host and run",
     command=_REPLACE,
 )
 COPY_UNCLEAN: Final = FleetCode(

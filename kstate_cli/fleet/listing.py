@@ -57,7 +57,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
         raise UsageError(
             "kstate cannot read any of the listings",
             details=first_lines(closed),
-            hint="pass the listing of each host, or a repository of snapshots. To create a listing:",
+            hint="pass the listing of each host or a repository of snapshots. To create a listing:",
             hint_details=[command("ls", "APP", "-o", "json")],
         )
     # Findings identify a host by its name. Two reports with the same name would count as one host.
@@ -193,7 +193,7 @@ class _ListingReader:
     def _label(self, number: int, host: str) -> None:
         self._close()
         if not 0 < len(host) <= _LONGEST:
-            self._gap(number, f"the host name in the line is empty, or longer than {_LONGEST} characters")
+            self._gap(number, f"the host name in the line is empty or longer than {_LONGEST} characters")
             return
         self._labelled = host
         self._section(number)

@@ -200,7 +200,7 @@ def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
         for key, value in unwrapped
     )
     if agree:
-        return Kind("foreign-key-subscription", True, "combined keys, and subscriptions with the same primary keys")
+        return Kind("foreign-key-subscription", True, "combined keys and subscriptions with the same primary keys")
     return Kind("foreign-key-subscription", False, "rows that decode as combined keys and subscriptions")
 
 

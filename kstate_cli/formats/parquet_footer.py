@@ -108,7 +108,7 @@ def _leaves(elements: list[Any]) -> list[_Leaf]:
 
 def _as_struct(value: Any) -> _Struct:
     if not isinstance(value, dict):
-        raise _wrong("a struct is missing, or is of another type")
+        raise _wrong("a struct is missing or is of another type")
     return value
 
 

@@ -299,7 +299,7 @@ def run(
                     error,
                     f"the current step did not end within {SIGNAL_GRACE_SECONDS:.0f} s, so kstate killed it",
                 )
-            note(error, "the next run repeats this step, and runs the later steps")
+            note(error, "the next run repeats this step and runs the later steps")
             raise
         finally:
             _end(process, grace)

@@ -81,7 +81,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
     if maintenance is None or not maintenance.steps:
         raise UsageError(
             f"{quoted(path)} does not configure any maintenance steps",
-            hint="add a [maintain] table with memory_file, and a table for each step, such as [maintain.check]",
+            hint="add a [maintain] table with memory_file and a table for each step, such as [maintain.check]",
         )
     if maintenance.memory_file is None:
         raise UsageError(
@@ -113,12 +113,12 @@ def _require_complete(configuration: Configuration, maintenance: Maintenance, st
     if step.name == "dump" and not configuration.has_stores and configuration.application is None:
         raise UsageError(
             f"[maintain.dump] in {quoted(path)} needs an application or stores, which determine the topics to dump",
-            hint="add application = … at the top of the file, or a table for each store",
+            hint="add application = … at the top of the file or a table for each store",
         )
     if step.name not in (*_OF_DUMPS, PRUNING, "restore") and not dict(directories(configuration, maintenance)):
         raise UsageError(
             f"[maintain.{step.name}] in {quoted(path)} needs a directory",
-            hint="add directory = … to [defaults], or standby = … to [maintain]",
+            hint="add directory = … to [defaults] or standby = … to [maintain]",
         )
 
 
@@ -157,7 +157,7 @@ def _require_disjoint(configuration: Configuration, places: Mapping[str, Path]) 
             # A step that changes one of the places would change the other one too.
             if name != other and path.is_relative_to(place):
                 raise UsageError(
-                    f"in {quoted(configuration.path)}, {name} {quoted(path)} is inside {other}, or in the same place",
+                    f"in {quoted(configuration.path)}, {name} {quoted(path)} is inside {other} or in the same place",
                     hint="use different places for directory, standby, dump and repository",
                 )
 

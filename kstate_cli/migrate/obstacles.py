@@ -117,7 +117,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             at_risk.append(place)
     if mixed:
         raise Refused(
-            "4.3.1 misreads rows of these on-window-close sessions, and may have written some of them back wrongly",
+            "4.3.1 misreads rows of these on-window-close sessions and may have written some of them back wrongly",
             details=first_lines(mixed),
             where=str(snapshot.app.path),
             hint="wipe the stores, and Streams restores them from their changelogs:",
@@ -158,7 +158,7 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
     if lines:
         raise Refused(
             (
-                "RocksDB deletes whole files of these stores by age and size, and would delete other rows from "
+                "RocksDB deletes whole files of these stores by age and size and would delete other rows from "
                 "rewritten files"
             ),
             details=first_lines(lines),

@@ -171,7 +171,7 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
             f"a newer version of kstate wrote {path}, with schema_version {version}. This version reads only {SCHEMA}",
-            hint="use the newer version of kstate, or upgrade this one",
+            hint="use the newer version of kstate or upgrade this one",
         )
     # The entries of all stores are parsed, because one damaged entry makes the whole file untrustworthy.
     try:

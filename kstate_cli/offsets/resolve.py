@@ -89,8 +89,8 @@ def as_of_note(app: Application) -> tuple[str, ...]:
         return ()
     process = f"process {app.pid}" if app.pid else "another process"
     text = (
-        f"{process} uses {app.path}. This prediction is based on the last flush, and assumes that the "
-        "application closes cleanly now"
+        f"{process} uses {app.path}. This prediction is based on the last flush and assumes that the application "
+        "closes cleanly now"
     )
     return (f"{text}. Stop the application before you run the command, which then plans again",)
 
@@ -259,7 +259,7 @@ def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
         starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
         yield (
             f"{label}: some segments have no offset ({starts}), although others have one, so the offset of the store "
-            "is unknown. At startup, Streams uses the offset of one segment, and never restores rows that are "
+            "is unknown. At startup, Streams uses the offset of one segment and never restores rows that are "
             "missing from another"
         )
 

@@ -118,8 +118,8 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
             where=str(snapshot.app.path),
             code=WhyRefused.OTHER_CLUSTER,
             hint=(
-                "check that it is the cluster of this application, and that this user has the permission to "
-                "describe its topics"
+                "check that it is the cluster of this application and that this user has the permission to describe "
+                "its topics"
             ),
         )
     changes, wrong = _compare_counts(layout, counts)
@@ -130,7 +130,7 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
             details=first_lines(wrong),
             where=str(snapshot.app.path),
             code=WhyRefused.PARTITIONS,
-            hint="keep these sub-topologies separate, or repartition an input topic, so that the numbers match",
+            hint="keep these sub-topologies separate or repartition an input topic, so that the numbers match",
         )
     return changes
 

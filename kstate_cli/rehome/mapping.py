@@ -259,10 +259,12 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
     were_global = {key.store for key in new.homes} & global_here
     if stores := sorted(become_global | were_global):
         raise Refused(
-            f"these stores are global only in the directory, or only in the topology: {some(stores, _MOST)}",
+            f"these stores are global only in the directory or only in the topology: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
-            hint="wipe these stores, and Kafka Streams recreates them. A global store has another changelog, and no "
-            "partitions",
+            hint=(
+                "wipe these stores, and Kafka Streams recreates them. A global store has another changelog and no "
+                "partitions"
+            ),
         )
 
 
@@ -386,7 +388,7 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     raise _generated_names(
         names,
         "in the new topology, they belong to other operators",
-        hint=f"set the previous names in the code: {pins}. Or wipe these stores, and delete their changelogs",
+        hint=f"set the previous names in the code: {pins}. Or wipe these stores and delete their changelogs",
     )
 
 
@@ -479,11 +481,11 @@ def half_a_task(rehoming: Rehoming) -> Refused:
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
-            f"complete it from a dump of the changelogs{suggest(options, option.FROM_CHANGELOG)}. Or stop "
-            "the application on both hosts, and move the task directories of one "
-            "partition to one of them. Or wipe the half on this host. If a missing store is in memory, specify its "
-            f"kind in a kstate.toml ({option.SPEC}). If the topics have different numbers of partitions, pass "
-            f"{option.BOOTSTRAP_SERVER}, and kstate counts them"
+            f"complete it from a dump of the changelogs{suggest(options, option.FROM_CHANGELOG)}. Or stop the "
+            "application on both hosts and move the task directories of one partition to one of them. Or wipe the "
+            f"half on this host. If a missing store is in memory, specify its kind in a kstate.toml ({option.SPEC}). "
+            f"If the topics have different numbers of partitions, pass {option.BOOTSTRAP_SERVER}, and kstate counts "
+            "them"
         ),
     )
 

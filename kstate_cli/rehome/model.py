@@ -40,7 +40,7 @@ class LeaveReason(str, Enum):
     __str__ = str.__str__
 
     NO_SUCH_STORE = "the new topology does not have this store; the changelog topic stays"
-    STARTED = "the new topology was started here once, and created this copy"
+    STARTED = "the new topology was started here once and created this copy"
     EMPTY = "a failed start left it empty; Streams recreates it"
     LOST = "its offset is lost, because the new topology ran in its task; it created another copy with an offset"
     REMOVED = "its sub-topology was removed; the changelog topic stays"
@@ -344,11 +344,11 @@ def options_of(
 def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[str]) -> None:
     if (new is None) == (not pairs):
         raise UsageError(
-            f"specify the new topology: pass {option.TOPOLOGY} FILE, or {option.MAP} OLD=NEW" if new is None else _BOTH,
+            f"specify the new topology: pass {option.TOPOLOGY} FILE or {option.MAP} OLD=NEW" if new is None else _BOTH,
             hint="write the text of System.out.println(builder.build(props).describe()) to a file",
         )
     if old is not None and new is None:
         raise UsageError(
             f"{option.FROM} needs {option.TOPOLOGY}",
-            hint=f"pass {option.TOPOLOGY} too, or omit {option.FROM}: {option.MAP} needs no text",
+            hint=f"pass {option.TOPOLOGY} too or omit {option.FROM}: {option.MAP} needs no text",
         )

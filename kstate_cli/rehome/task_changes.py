@@ -246,7 +246,7 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
             "kstate does not know the kinds of these stores, because other hosts have them",
             halves,
             hint=(
-                f"specify them in a kstate.toml, and pass it with {option.SPEC}. To print it, run `ls` with "
+                f"specify them in a kstate.toml and pass it with {option.SPEC}. To print it, run `ls` with "
                 f"{option.SPEC} on the hosts that have these stores"
             ),
         )
@@ -260,7 +260,7 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
             ),
             new,
             hint=(
-                f"specify them in a kstate.toml, and pass it with {option.SPEC}. If a store was in memory before, "
+                f"specify them in a kstate.toml and pass it with {option.SPEC}. If a store was in memory before, "
                 f"pass the old text: {option.FROM} OLD.txt. If the application runs with at-least-once, pass "
                 f"{option.GUARANTEE} at_least_once, because Streams then wipes nothing"
             ),
@@ -274,7 +274,7 @@ def _kind_unknown(layout: RehomeLayout, message: str, stores: list[str], *, hint
         where=str(layout.snapshot.app.path),
         code=WhyRefused.KIND_UNKNOWN,
         hint=hint,
-        hint_details=[f'{table_of(name)} kind = "timestamped-key-value", or its real kind' for name in stores[:_MOST]],
+        hint_details=[f'{table_of(name)} kind = "timestamped-key-value" or its real kind' for name in stores[:_MOST]],
     )
 
 

@@ -93,8 +93,8 @@ def check_area(uri: str) -> None:
                 "password is ambiguous without it"
             ),
             hint=(
-                "pass a URI without user and password (kstate takes credentials from the environment), or a "
-                "path without an @"
+                "pass a URI without user and password (kstate takes credentials from the environment) or a path "
+                "without an @"
             ),
         )
     filesystem, path = open_location(uri)
@@ -291,7 +291,7 @@ def _must_be_mounted(path: str, mount: object) -> None:
     if isinstance(mount, str) and os.path.isabs(mount) and not os.path.ismount(mount):
         raise OSError(f"its file system {printable(mount)} is not mounted")
     if not os.path.isdir(os.path.dirname(path.rstrip("/"))):
-        raise OSError("its parent folder was removed, or is not mounted")
+        raise OSError("its parent folder was removed or is not mounted")
 
 
 def remove_from_area(run: Run) -> Leftover | None:

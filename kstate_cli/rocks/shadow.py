@@ -319,7 +319,7 @@ def in_temporary(folder: Path) -> Iterator[None]:
             raise short from error
         hint = "set TMPDIR to another folder, then run the command again"
         if error.errno in FULL:
-            hint = f"free disk space there, or {hint}"
+            hint = f"free disk space there or {hint}"
         raise HostError(
             f"kstate cannot use {folder.parent}, the folder for temporary files: {error.strerror}", hint=hint
         ) from error

@@ -115,7 +115,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         elif not store.empty:
             raise StoreUnreadable(
                 f"{task.name}/{store.name} may be of several kinds ({store.kind.inferred_from})",
-                hint=f"specify its kind in a specification, and pass that with {option.SPEC}",
+                hint=f"specify its kind in a specification and pass that with {option.SPEC}",
                 hint_details=[f"to create one, run {command('ls', task.app, option.SPEC)}"],
                 is_damage=False,
             )
@@ -133,7 +133,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         raise StoreUnreadable(
             message,
             hint=(
-                "it is not a database of this store. Replace it with the right one, or move it out, which you can undo:"
+                "it is not a database of this store. Replace it with the right one or move it out, which you can undo:"
             ),
             hint_details=[command("wipe", task.app, option.TASK, task.name, option.STORE, store.name)],
             is_damage=False,
@@ -261,8 +261,10 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
             holder = f"process {app.pid}"
         raise InUse(
             f"{app.path} is open in {holder}, so its newest rows are not on disk",
-            hint="stop the application"
-            f"{suggest(f', or pass {option.LAST_FLUSH} to read the last flush', option.LAST_FLUSH)}",
+            hint=(
+                "stop the "
+                f"application{suggest(f' or pass {option.LAST_FLUSH} to read the last flush', option.LAST_FLUSH)}"
+            ),
         )
 
 

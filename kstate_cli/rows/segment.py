@@ -146,8 +146,8 @@ class Segment:
             raise StoreUnreadable(
                 f"{self.relative_path}: column family {names} does not belong to a {self._layout.kind} store",
                 hint=(
-                    "it is not a database of this store, or a newer release wrote it. Replace it with the "
-                    "right one, or move it out, which you can undo:"
+                    "it is not a database of this store, or a newer release wrote it. Replace it with the right one "
+                    "or move it out, which you can undo:"
                 ),
                 hint_details=[command("wipe", self.app, option.TASK, str(self._task), option.STORE, self._store)],
                 is_damage=False,
@@ -428,7 +428,7 @@ class StoreReader:
     def _serde_error(self, failure: str, serde: str, error: Exception) -> SerdeError:
         return SerdeError(
             f"{self.task}/{self.name}: {failure} as {serde}: {error}",
-            hint="pass the serde that the application uses, or hex",
+            hint="pass the serde that the application uses or hex",
         )
 
 

@@ -70,9 +70,7 @@ def serde_for(option_name: str, name: str) -> Serde:
         return serde(name)
     except ValueError as error:
         suggestion = did_you_mean([name], NAMES)
-        more = (
-            f"{suggestion}to list the serdes, and to see how to use a custom one, run {command('query', option.HELP)}"
-        )
+        more = f"{suggestion}to list the serdes and to see how to use a custom one, run {command('query', option.HELP)}"
         raise UsageError(f"{option_name}: {error}", hint=more) from None
 
 

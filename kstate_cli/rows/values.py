@@ -213,7 +213,7 @@ def parse_time(text: str) -> int:
         if not number[2] and (other := _other_reading(number[1])) is not None:
             # The two meanings are decades apart, and a query gives a result for either. A wrong guess would not be
             # noticed.
-            raise ValueError(f"{text} may also be {other}. Write that time, or {text}ms for milliseconds")
+            raise ValueError(f"{text} may also be {other}. Write that time or {text}ms for milliseconds")
     else:
         # fromisoformat of Python 3.10 does not accept Z for UTC.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))

@@ -77,7 +77,7 @@ def with_partitions(
             raise Refused(
                 f"kstate does not know how many tasks sub-topology {place[1]} has, because no Position of its stores "
                 "names an input topic of the cluster",
-                hint=f"set partitions for store {names[0]} in kstate.toml, and pass this file with {option.SPEC}",
+                hint=f"set partitions for store {names[0]} in kstate.toml and pass this file with {option.SPEC}",
             )
         _refuse_gaps(directories, place, count, changes=_changes(directories, place, partitions))
         counts[place] = count
@@ -133,7 +133,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
             hint += (
                 ". If the input topics have more partitions by now, set partitions for each store in kstate.toml to "
             )
-            hint += f"the old number, and pass this file with {option.SPEC}"
+            hint += f"the old number and pass this file with {option.SPEC}"
         raise Refused(f"the directories do not contain all tasks. These are missing: {some(missing, _MOST)}", hint=hint)
     beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)
     if beyond:

@@ -165,7 +165,7 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
     if problem is not None:
         raise Refused(
             f"the run of the journal {request.journal} {problem}, so nothing was done about this command",
-            hint=f"pass the options of that run, or another {option.APP} and {option.JOURNAL} with a new file",
+            hint=f"pass the options of that run or another {option.APP} and {option.JOURNAL} with a new file",
         )
 
 
@@ -223,7 +223,7 @@ def seeded_refusal(conditions: Iterable[Condition]) -> Refused | None:
         if condition.state == "not-met":
             return Refused(
                 f"the seed is no longer complete: {condition.why}",
-                hint=f"pass another {option.APP}, and a new {option.JOURNAL}",
+                hint=f"pass another {option.APP} and a new {option.JOURNAL}",
             )
     return None
 

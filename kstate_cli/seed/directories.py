@@ -206,9 +206,11 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
         raise Refused(
             f"several directories have the same task: {some(sorted(double), _MOST)}",
             details=first_lines([str(task.path) for same in double.values() for task in same]),
-            hint="only one copy of each task is current. The others belong to standbys, or stayed behind when the task "
-            f"moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare their Positions with "
-            "inspect-position",
+            hint=(
+                "only one copy of each task is current. The others belong to standbys or stayed behind when the "
+                f"task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare their "
+                "Positions with inspect-position"
+            ),
         )
     return [task for name in by_name for task in by_name[name]]
 
@@ -326,6 +328,6 @@ def directory_notes(
         )
     yield "kstate writes record headers only for stores that keep them"
     yield (
-        "kstate creates topics with the default settings of Kafka Streams for each kind of store, and with the "
+        "kstate creates topics with the default settings of Kafka Streams for each kind of store and with the "
         "replication factor of the broker"
     )

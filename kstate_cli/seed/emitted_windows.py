@@ -36,7 +36,7 @@ def decoded_metadata(key: TopicPartition, metadata: bytes) -> PartitionMetadata:
     except MalformedBytesError as error:
         raise Refused(
             f"Kafka Streams did not write the metadata of the committed offset of {key}: {error}",
-            hint=f"pass {option.NO_OFFSETS}, and set the offsets of the new group yourself",
+            hint=f"pass {option.NO_OFFSETS} and set the offsets of the new group yourself",
         ) from None
 
 

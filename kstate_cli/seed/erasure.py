@@ -76,7 +76,7 @@ def read_keys(path: Path) -> KeysToErase:
         if not equals or not store or line.endswith("\r"):
             raise UsageError(
                 f"line {number} of {path} does not have the form STORE=KEY or STORE:SERDE=KEY",
-                hint="write one key per line, and end lines with a line feed only",
+                hint="write one key per line and end lines with a line feed only",
             )
         of_store = serde_for(option.DROP_KEYS, serde or "bytes")
         try:
@@ -187,8 +187,10 @@ def erase_keys(
         raise Refused(
             f"kstate does not know the kind of {plural(len(undecided), 'store')}, so it cannot find the keys in "
             f"{some(undecided, _MOST)}",
-            hint=f"specify the kinds in kstate.toml, and pass it with {option.SPEC}. To keep the keys in a store, pass "
-            f"{option.ACCEPT} STORE{KEYS_OF}",
+            hint=(
+                f"specify the kinds in kstate.toml and pass it with {option.SPEC}. To keep the keys in a store, pass "
+                f"{option.ACCEPT} STORE{KEYS_OF}"
+            ),
         )
     remaining = [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
     for topic in remaining:
@@ -197,8 +199,10 @@ def erase_keys(
             raise Refused(
                 f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
                 "store, for example in front of the start of a window",
-                hint=f"correct the kind in kstate.toml, or pass each whole key in the file of {option.DROP_KEYS}. To "
-                f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}",
+                hint=(
+                    f"correct the kind in kstate.toml or pass each whole key in the file of {option.DROP_KEYS}. To "
+                    f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}"
+                ),
             )
     return remaining
 

@@ -140,7 +140,7 @@ def refuse_continuation(request: SeedRequest, plan: SeedPlan, events: Sequence[M
         yield Refused(
             f"the journal {request.journal} belongs to another plan, because the dump, the source or the options "
             "have changed since then",
-            hint=f"pass the dump and options of the journal, or undo that run: {undo}",
+            hint=f"pass the dump and options of the journal or undo that run: {undo}",
         )
 
 
@@ -200,14 +200,14 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                 # whose records the broker would compact or delete before they are compared.
                 raise Refused(
                     f"{topic.target} does not have the settings with which this run creates it",
-                    hint=f"delete it if it has no records, or pass another {option.APP}",
+                    hint=f"delete it if it has no records or pass another {option.APP}",
                 )
             if recorded is None:
                 _take_over(target, topic, facts, journal)
             elif recorded.get("id") != facts.topic_id:
                 raise RunFailed(
                     f"another program deleted {topic.target} and created it again",
-                    hint=f"pass another {option.APP}, or delete the topic and run the command again with a new journal",
+                    hint=f"pass another {option.APP} or delete the topic and run the command again with a new journal",
                 )
     return created
 
@@ -322,8 +322,7 @@ def _compare_again(
             raise RunFailed(
                 f"{key} does not contain the records that kstate has written",
                 hint=(
-                    "check the broker, and which other program writes to the topic. kstate has not committed any "
-                    "offsets"
+                    "check the broker and which other program writes to the topic. kstate has not committed any offsets"
                 ),
             )
 
@@ -372,7 +371,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     if source.groups.get(plan.source_app) not in stopped:
         raise Refused(
             f"{plan.source_app} was started again while kstate was writing the changelogs",
-            hint=f"stop it, and write the dump again. Before another run, undo this one: {undo}",
+            hint=f"stop it and write the dump again. Before another run, undo this one: {undo}",
         )
     logs = ask_broker(
         request.source.bootstrap,

@@ -91,7 +91,7 @@ def refuse_tables(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
         if problem is not None:
             yield Refused(
                 f"Kafka Streams restores the store {store.name} from its input topic, and {problem}",
-                hint="create the topic with the same number of partitions, and mirror its records",
+                hint="create the topic with the same number of partitions and mirror its records",
             )
 
 
@@ -137,8 +137,10 @@ def translate_offsets(
         raise Refused(
             f"kstate cannot determine the committed offsets of {plural(len(problems), 'partition')} on the target",
             details=first_lines(problems),
-            hint=f"pass {option.START_OFFSETS} FILE with the offsets of these topics on the target, or "
-            f"{option.NO_OFFSETS} to write the changelogs only",
+            hint=(
+                f"pass {option.START_OFFSETS} FILE with the offsets of these topics on the target or "
+                f"{option.NO_OFFSETS} to write the changelogs only"
+            ),
         )
     return offsets
 

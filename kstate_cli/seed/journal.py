@@ -181,7 +181,7 @@ def _refuse_other_files(path: Path, descriptor: int) -> None:
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
         raise Refused(
             f"{path} is not a seed journal",
-            hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
+            hint=f"pass {option.JOURNAL} with the file of the run or with a new one",
         )
 
 
@@ -262,5 +262,5 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
 def _foreign(path: Path, number: int) -> Refused:
     return Refused(
         f"line {number} of {path} is not a line of a seed journal",
-        hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
+        hint=f"pass {option.JOURNAL} with the file of the run or with a new one",
     )

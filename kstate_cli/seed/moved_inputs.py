@@ -136,8 +136,10 @@ def _moved_inputs(
             raise Refused(
                 f"kstate cannot convert the offsets of the input topic {topic} to another number of partitions, "
                 "because they are different on the target cluster",
-                hint=f"pass {option.START_OFFSETS} FILE with the offset of each partition on the target, or "
-                f"{option.NO_OFFSETS}",
+                hint=(
+                    f"pass {option.START_OFFSETS} FILE with the offset of each partition on the target or "
+                    f"{option.NO_OFFSETS}"
+                ),
             )
         elif facts.partitions in new:
             partitioner = value_in_scope(statements.partitioners, (topic, None)) or Partitioner()
@@ -180,7 +182,7 @@ def _not_enlarged(topic: str, count: int, new: set[int]) -> Refused:
     )
     if count > number:
         hint = (
-            f"pass {option.START_OFFSETS} FILE with the offset of each partition of a smaller input topic, or "
+            f"pass {option.START_OFFSETS} FILE with the offset of each partition of a smaller input topic or "
             f"{option.NO_OFFSETS}. Kafka cannot remove partitions of {topic}"
         )
     return Refused(
@@ -248,6 +250,8 @@ def _refuse_misplaced_in(connection: Connection, topic: MovedInput, place: ReadF
                 raise Refused(
                     f"the application has not read a record of {place.key} yet. With {topic.count} partitions, its key "
                     f"{key_text(record_key)} belongs to partition {expected}",
-                    hint="stop the producers, and let the old application read all records before the topic gets more "
-                    "partitions",
+                    hint=(
+                        "stop the producers and let the old application read all records before the topic gets more "
+                        "partitions"
+                    ),
                 )

@@ -393,7 +393,7 @@ def _refusal(partitioning: Partitioning, sources: Sequence[SourceRecords]) -> Re
         place = f"but its key is too short for the kind {rule.key.name}"
     hint = (
         f"pass {option.PARTITIONER} {quoted(f'{store}=MODULE:NAME')} or {option.KEY_OF} "
-        f"{quoted(f'{store}=MODULE:NAME')} with the rule of this store, or let the new application build it from its "
+        f"{quoted(f'{store}=MODULE:NAME')} with the rule of this store or let the new application build it from its "
         "input"
     )
     other = fitting_key(rule.partitioner, sources)
@@ -442,8 +442,10 @@ def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sourc
                 f"in store {partitioning.store}, a subscription of key {key_text(wrapper.primary_key)} comes from "
                 f"partition {wrapper.partition} of the left table, but {primary.partitioner.name} selects partition "
                 f"{expected}",
-                hint=f"pass {option.PARTITIONER} MODULE:NAME with the rule of the left table, or let the new "
-                "application build the join from its input",
+                hint=(
+                    f"pass {option.PARTITIONER} MODULE:NAME with the rule of the left table or let the new "
+                    "application build the join from its input"
+                ),
             )
 
 

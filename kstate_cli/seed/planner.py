@@ -69,7 +69,7 @@ def read_source_dump(location: str) -> Dump:
         # A lost file must not look like compaction, so the user cannot vouch for a dump without a manifest here.
         raise Refused(
             f"{uri_text(location)} is neither an application directory nor a dump with a manifest",
-            hint="pass state.dir/application.id, or a dump that kstate has written",
+            hint="pass state.dir/application.id or a dump that kstate has written",
         ) from None
 
 
@@ -90,8 +90,9 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     if not topics:
         raise UsageError(
             f"the source cluster has no changelog of {source_app}",
-            hint=f"pass {option.SOURCE_APP} with the application.id, or {option.SOURCE_BOOTSTRAP_SERVER} with "
-            "its cluster",
+            hint=(
+                f"pass {option.SOURCE_APP} with the application.id or {option.SOURCE_BOOTSTRAP_SERVER} with its cluster"
+            ),
         )
     tables = table_topics(request.spec, topics)
     committed = committed_offsets(request.source, source, source_app)

@@ -85,7 +85,7 @@ def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageErr
             yield _unknown_store(pair, old, facts.source_app, stores)
         if not legal_store_name(new) or (new in stores and new not in request.renamed):
             yield UsageError(
-                f"{option.RENAME_STORE} {quoted(pair)}: {new} is the name of another store, or not a valid name",
+                f"{option.RENAME_STORE} {quoted(pair)}: {new} is the name of another store or not a valid name",
                 hint="pass a name that no other store has",
             )
     names = [request.renamed_store(store) for store in stores if store is not None]
@@ -122,7 +122,7 @@ def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[R
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
             "to continue in its input topics",
-            hint=f"pass {option.NO_OFFSETS} to write only the changelogs, and set the offsets of the group yourself",
+            hint=f"pass {option.NO_OFFSETS} to write only the changelogs and set the offsets of the group yourself",
         )
 
 
@@ -212,13 +212,13 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Ite
     if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group {request.app} has members (state {state})",
-            hint=f"stop the new application, or pass another {option.APP}",
+            hint=f"stop the new application or pass another {option.APP}",
         )
     if events and state == UNKNOWN:
         # kstate commits offsets to a classic group, so an application has used it since.
         yield Refused(
             f"kstate does not know whether {request.app} is running: {UNLISTED}",
-            hint=f"stop the new application, or pass another {option.APP}",
+            hint=f"stop the new application or pass another {option.APP}",
         )
     if facts.target_queues:
         names = [str(key) for key in sorted(facts.target_queues)]
@@ -234,7 +234,7 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Ite
     if foreign:
         yield Refused(
             f"the target has topics that this run did not create: {some(foreign, _MOST)}",
-            hint=f"pass {option.JOURNAL} with the file of the run that created them, or another {option.APP}",
+            hint=f"pass {option.JOURNAL} with the file of the run that created them or another {option.APP}",
         )
     if keeps_id(request, facts) or (events and not request.copies_offsets):
         # The group has its offsets from before the run, or from the user.
@@ -243,7 +243,7 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Ite
     if any(announced.get(key) != committed for key, committed in facts.target_committed.items()):
         yield Refused(
             f"the group {request.app} already has committed offsets",
-            hint=f"pass another {option.APP}, or delete this group",
+            hint=f"pass another {option.APP} or delete this group",
         )
 
 
@@ -257,7 +257,7 @@ def _refuse_changed(facts: SeedFacts, created: Mapping[str, Mapping[str, Any]]) 
         if present.topic_id != line.get("id"):
             yield Refused(
                 f"another program deleted {topic} and created it again",
-                hint=f"pass another {option.APP}, or delete the topic and run the command again with a new journal",
+                hint=f"pass another {option.APP} or delete the topic and run the command again with a new journal",
             )
 
 

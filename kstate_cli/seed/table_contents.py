@@ -246,9 +246,11 @@ def refuse_differences(request: SeedRequest, comparison: ComparedTables | Uncomp
             yield Refused(
                 f"Kafka Streams would restore other rows of the table {table.store} on the target",
                 details=first_lines(list(table.partitions)),
-                hint="create the topic on the target again, and mirror all its records. If newer records have replaced "
-                "others there, start the application for a moment, so that it reads these too. To accept the "
-                f"differences, {accept}",
+                hint=(
+                    "create the topic on the target again and mirror all its records. If newer records have "
+                    "replaced others there, start the application for a moment, so that it reads these too. To "
+                    f"accept the differences, {accept}"
+                ),
             )
         else:
             yield Refused(

@@ -76,12 +76,10 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal, plan
             if any(ends.values()):
                 raise Refused(
                     f"{topic} is not the empty topic that the run was about to create",
-                    hint="keep it, or delete it yourself",
+                    hint="keep it or delete it yourself",
                 )
         elif created[topic].get("id") != facts.topic_id:
-            raise Refused(
-                f"another program deleted {topic} and created it again", hint="keep it, or delete it yourself"
-            )
+            raise Refused(f"another program deleted {topic} and created it again", hint="keep it or delete it yourself")
         elif topic not in verified:
             raise Refused(
                 f"the run has not finished writing {topic}, so kstate does not know where its records end",

@@ -31,11 +31,11 @@ def repository_of(place: str) -> Repository:
         # A folder "gs:" in the working directory is not what a user means.
         raise UsageError(
             f"{printable(shown_uri(place))} is neither a folder nor s3://BUCKET/PREFIX",
-            hint="pass a local or mounted folder, or a bucket with a prefix",
+            hint="pass a local or mounted folder or a bucket with a prefix",
         )
     folder = os.path.realpath(place)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(f"{printable(place)} is not a folder", hint="pass a new folder, or a repository of snapshots")
+        raise UsageError(f"{printable(place)} is not a folder", hint="pass a new folder or a repository of snapshots")
     return FolderRepository(Path(folder))
 
 
@@ -80,7 +80,7 @@ def generation_named(names: Sequence[str], beginning: str) -> str:
     if len(fitting) != 1:
         raise UsageError(
             f"{option.GENERATION} {quoted(beginning)} matches the names of {len(fitting)} snapshots",
-            hint="pass a complete name, or a longer beginning of one:",
+            hint="pass a complete name or a longer beginning of one:",
             hint_details=first_lines(list(reversed(fitting or names))),
         )
     return fitting[0]

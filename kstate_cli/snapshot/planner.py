@@ -139,9 +139,9 @@ def plan_restore(
     for name in selected:
         if layout[name].task.home is not home:
             outcomes.refusals.append(
-                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different place "
-                f"than that of the newest snapshot. Select one snapshot with {option.GENERATION}, or tasks of the same "
-                f"release with {option.TASK}"
+                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different "
+                f"place than that of the newest snapshot. Select one snapshot with {option.GENERATION} or tasks of "
+                f"the same release with {option.TASK}"
             )
             continue
         moved = _moved(layout[name].task, owners)
@@ -152,7 +152,7 @@ def plan_restore(
     if outcomes.stores and existing is not None and _other_home(existing, home):
         place = _place_of_offsets(home)
         outcomes.refusals.append(
-            f"the snapshot keeps offsets {place}, but {app} does not. Migrate the directory first, or move it away"
+            f"the snapshot keeps offsets {place}, but {app} does not. Migrate the directory first or move it away"
         )
     if outcomes.refusals:
         raise Refused(
@@ -193,8 +193,10 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
     return Refused(
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"the changelogs keep tombstones for {span_text(outcomes.retention_ms)}{unless}"],
-        hint="restore from a dump of the changelogs, or start the application without a directory. If it writes "
-        f"no tombstones, or you accept that old keys reappear, pass {option.ACCEPT_RESURRECTED}",
+        hint=(
+            "restore from a dump of the changelogs or start the application without a directory. If it writes no "
+            f"tombstones, or you accept that old keys reappear, pass {option.ACCEPT_RESURRECTED}"
+        ),
     )
 
 
@@ -291,8 +293,8 @@ def _plan_task(
         if why is not None:
             # The store counts as chosen all the same: that the task lacks it is no second reason.
             outcomes.refusals.append(
-                f"{task.name}/{store.name}: {why}. Restore the store from a dump, or start the application without "
-                "a directory"
+                f"{task.name}/{store.name}: {why}. Restore the store from a dump or start the application without a "
+                "directory"
             )
             chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
             continue

@@ -57,7 +57,7 @@ from kstate_cli.snapshot.task_steps import ChosenStore
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import first_lines, printable
 
-_DAMAGED_HINT = f"restore another snapshot ({option.GENERATION}), or use another copy of the repository"
+_DAMAGED_HINT = f"restore another snapshot ({option.GENERATION}) or use another copy of the repository"
 _LiveFiles = Mapping[str, tuple[tuple[str, int], ...]]
 """Column family -> name and size of each SST and blob file."""
 Progress = Callable[[str, str, int], None]

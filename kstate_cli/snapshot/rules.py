@@ -136,7 +136,7 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
             # As for a closed directory: a run that was killed may have left the -4 of the start.
             return "its offset is unknown (-4), although it contains rows"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
-            return "one of its databases has no offset, and no status that shows that it was closed"
+            return "one of its databases has no offset and no status that shows that it was closed"
     return None
 
 

@@ -167,9 +167,7 @@ def spark_context(
 
 
 def _lives_on(processes: tuple[int, ...]) -> str:
-    return (
-        f"processes that Spark has started do not end (process {', '.join(map(str, processes))}), and may still write"
-    )
+    return f"processes that Spark has started do not end (process {', '.join(map(str, processes))}) and may still write"
 
 
 def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | None]]:
@@ -335,7 +333,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     return Refused(
         f"Spark failed to start: {_last_line(error)}",
         details=tail,
-        hint=f"install Java {JAVA} or later, and check {option.MASTER} and {option.CONF}",
+        hint=f"install Java {JAVA} or later and check {option.MASTER} and {option.CONF}",
     )
 
 

@@ -143,7 +143,7 @@ def check_java() -> None:
     java = find_java()
     least_version = _needed_version()
     hint = (
-        f"install Java {least_version} or later, or set JAVA_HOME to it. Or pass {option.ENGINE} local, which does "
+        f"install Java {least_version} or later or set JAVA_HOME to it. Or pass {option.ENGINE} local, which does "
         "not need Java"
     )
     if java is None and home:
@@ -197,7 +197,7 @@ def spark_home() -> str:
     except SystemExit:
         raise Refused(
             "neither SPARK_HOME nor PySpark's folder contains Spark",
-            hint="unset SPARK_HOME, or set it to Spark's folder",
+            hint="unset SPARK_HOME or set it to Spark's folder",
         ) from None
 
 

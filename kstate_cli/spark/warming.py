@@ -120,7 +120,7 @@ def _made_folder(*, for_all: bool) -> Path:
     if why is not None:
         raise Refused(
             f"kstate would not use an archive in {folder}: {why}",
-            hint="remove that permission, or set XDG_CACHE_HOME to another place",
+            hint="remove that permission or set XDG_CACHE_HOME to another place",
         )
     return folder
 

@@ -65,7 +65,7 @@ def merge(
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
             (f"{file_name} describes application {in_file.application}, but the directory belongs to {app.app_id}"),
-            hint="pass the right file, or correct 'application' in it",
+            hint="pass the right file or correct 'application' in it",
         )
     inferred = Inference(SpecDraft(None, ()), {}, ())
     if app is not None:
@@ -244,5 +244,5 @@ def _refuse_any(name: str, contradictions: Iterator[str]) -> None:
     for contradiction in contradictions:
         raise Refused(
             f"store {name}: {contradiction}",
-            hint=f"correct {table_of(name)} in the file, or pass the directory and the topology that belong to it",
+            hint=f"correct {table_of(name)} in the file or pass the directory and the topology that belong to it",
         )

@@ -408,7 +408,7 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
         return Topic(unlogged=True, why=".checkpoint, which lists each logged store, has no line for the store")
     if all(_would_have_offset(store) for _, store in places):
         return Topic(unlogged=True, why="the store has no offset, although it was closed cleanly")
-    why = "the store has no offset, and was not closed cleanly or is empty"
+    why = "the store has no offset and was not closed cleanly or is empty"
     return Topic(field="logged", question=Question(why, (True, False)))
 
 

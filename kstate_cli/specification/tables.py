@@ -54,7 +54,7 @@ def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]
     """Return a table if all its keys exist and all values fit. Raise UsageError with file, table and key."""
     if not isinstance(members, dict):
         raise UsageError(
-            f"{where}: {table} is not a table", hint=f"write {table} on a separate line, and its keys below it"
+            f"{where}: {table} is not a table", hint=f"write {table} on a separate line and its keys below it"
         )
     refuse_unknown_keys(where, table, members, keys)
     for key, value in members.items():
@@ -331,7 +331,7 @@ def require_maintain(where: str, table: object) -> dict[str, Any]:
     name = f"[{MAINTAIN_TABLE}]"
     if not isinstance(table, dict):
         raise UsageError(
-            f"{where}: {name} is not a table", hint=f"write {name} on a separate line, and its keys below it"
+            f"{where}: {name} is not a table", hint=f"write {name} on a separate line and its keys below it"
         )
     refuse_unknown_keys(where, name, table, (*MAINTAIN, *STEPS))
     fitting(where, name, {key: value for key, value in table.items() if key in MAINTAIN}, MAINTAIN)

@@ -339,7 +339,7 @@ def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
         if store.source == SOURCE_TOPIC:
             yield 'is global with source = "topic"', 'use source = "table" or "processor" for a global store'
     elif store.source in GLOBAL_SOURCES:
-        yield f'has source = "{store.source}", but is not global', "remove 'global = false', or the source"
+        yield f'has source = "{store.source}", but is not global', "remove 'global = false' or the source"
     elif store.source == SOURCE_TOPIC and store.changelog is None:
         yield 'has source = "topic", but no topic', "specify the source topic as changelog"
 

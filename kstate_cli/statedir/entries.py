@@ -122,7 +122,7 @@ def read_entries(task: str, path: Path) -> TaskEntries | None:
 def changes_too_fast(place: str) -> InUse:
     """Return the error for a task or database that a running application changed during every attempt to read it."""
     return InUse(
-        f"{place} changes too fast for kstate to read it", hint="run the command again, or stop the application"
+        f"{place} changes too fast for kstate to read it", hint="run the command again or stop the application"
     )
 
 
@@ -248,7 +248,7 @@ def _illegal(place: Place) -> Problem:
         ProblemCode.ILLEGAL_NAME,
         place,
         "the name is not a legal store name",
-        "a store name consists of letters, digits, dots, underscores and dashes, and has at most 249 characters",
+        "a store name consists of letters, digits, dots, underscores and dashes and has at most 249 characters",
     )
 
 

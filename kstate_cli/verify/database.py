@@ -46,8 +46,8 @@ _PAUSE = 0.2
 """Seconds by which the pause grows with each reading."""
 _SHOWN_KEY = 40
 _UNDER_WAY = (
-    "the running application is creating or dropping this database, so kstate did not verify it. Stop the application, "
-    "and verify the directory again"
+    "the running application is creating or dropping this database, so kstate did not verify it. Stop the "
+    "application and verify the directory again"
 )
 
 

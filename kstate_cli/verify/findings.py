@@ -93,7 +93,7 @@ UNDECODABLE: Final = VerifyCode(
     page="stores.md",
     do=(
         (
-            "if ls marks the kind of the store with ?, specify it in kstate.toml, and read the rows with it: "
+            "if ls marks the kind of the store with ?, specify it in kstate.toml and read the rows with it: "
             f"{command('query', 'raw-scan', 'APP', 'STORE', option.SPEC, 'kstate.toml')}"
         ),
         *_REBUILD[:2],
@@ -114,13 +114,13 @@ UNREADABLE: Final = VerifyCode(
     "unreadable",
     "This user does not have the permission to read the file, or the disk returned an error",
     level=VerifyLevel.UNKNOWN,
-    more="kstate does not know its contents, and has found no damage. Do not wipe the store for this reason.",
+    more="kstate does not know its contents and has found no damage. Do not wipe the store for this reason.",
     do=(CHECK_THE_DISK, "run verify as the user of the application"),
     advice="run the command as the user of the application",
 )
 NOT_UNDERSTOOD: Final = VerifyCode(
     "not-understood",
-    "The directory contains an entry that Streams never writes, or a setting that kstate does not support",
+    "The directory contains an entry that Streams never writes or a setting that kstate does not support",
     level=VerifyLevel.UNKNOWN,
     more="Examples are a link, a folder and a custom comparator. kstate does not know what they mean for the rows.",
     do=(f"to see which stores exist: {command('ls', 'APP')}", _CHECK),
@@ -150,8 +150,8 @@ IN_USE: Final = VerifyCode(
     "A running application changed the store faster than kstate could read it",
     level=VerifyLevel.UNKNOWN,
     more="kstate does not know whether the store is damaged.",
-    do=("run the command again when the application is less busy, or stop it first",),
-    advice="run the command again, or stop the application first",
+    do=("run the command again when the application is less busy or stop it first",),
+    advice="run the command again or stop the application first",
 )
 
 VERIFY_CODES: Final[dict[str, VerifyCode]] = {

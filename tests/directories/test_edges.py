@@ -458,7 +458,7 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
     with open(app / ".lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "is in use" in kstate("clean", app, status=5).err
-        assert "is in progress, or was interrupted" in kstate("clean", app, "--dry-run").err
+        assert "is in progress or was interrupted" in kstate("clean", app, "--dry-run").err
     assert f"kstate keeps run {run.name}: the run was interrupted" in kstate("clean", app).err
 
 

@@ -140,7 +140,7 @@ def test_seed_names_no_option_of_other_commands_about_dumps(tmp_path: Path, warm
     refusal = warm("seed", "--from", dump, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)
     assert refusal.status == 4, refusal.report
     assert "is neither an application directory nor a dump with a manifest" in refusal.err
-    assert "pass state.dir/application.id, or a dump that kstate has written" in refusal.err
+    assert "pass state.dir/application.id or a dump that kstate has written" in refusal.err
 
 
 def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:

@@ -91,7 +91,7 @@ def test_a_file_of_another_user(app: Path) -> None:
     os.chown(file, 0, 0)
     file.chmod(0o644)
     process = _kstate("migrate", app, "--to", "4.2", as_root=False)
-    assert process.returncode == 4 and "run kstate as root, or pass --copy" in process.stderr, process.stderr
+    assert process.returncode == 4 and "run kstate as root or pass --copy" in process.stderr, process.stderr
     result = _kstate("migrate", app, "--to", "4.2", as_root=True)
     assert result.returncode == 0, result.stderr
     result = _kstate("undo", app, as_root=True)

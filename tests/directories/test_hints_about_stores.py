@@ -75,7 +75,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
     shutil.copytree(app, tmp_path / "copy")
     refusal = kstate(warm, line, app, "either")
     assert refusal.status == 6 and "either may be of several kinds" in refusal.err, refusal.report
-    assert "specify its kind in a specification, and pass that with --spec" in refusal.err
+    assert "specify its kind in a specification and pass that with --spec" in refusal.err
     (words,) = printed_commands(refusal)
     draft = warm(*words[1:]).out
     table, kind = re.findall(r'^(\[stores\.either\])\n# (kind = "window")', draft, flags=re.MULTILINE)[0]
@@ -126,7 +126,7 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.copytree(segment, app / place)
         refusal = kstate(warm, line, app, store)
         assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.report
-        assert "Replace it with the right one, or move it out, which you can undo" in refusal.err
+        assert "Replace it with the right one or move it out, which you can undo" in refusal.err
         ((_, *wipe),) = printed_commands(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
@@ -233,7 +233,7 @@ def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) ->
              "--warnings-ok")  # fmt: skip
     refusal = warm(*words, "--engine", "local", "--memory", "200M")
     assert refusal.status == 4 and "only Spark can sort them" in refusal.err, refusal.report
-    assert "omit --engine local, or pass a larger --memory" in refusal.err
+    assert "omit --engine local or pass a larger --memory" in refusal.err
     counts = []
     for followed in (("--engine", "local", "--memory", "2G"), ("--engine", "spark")):
         result = warm(*words, *followed)

@@ -76,7 +76,7 @@ CASES = {
     "follow once": Case(f"{_LOST} --standby --follow 1", 2, "run the command once with --dry-run --standby, then with --follow", f"{_LOST} --standby"),
     "before without missing": Case(f"{_LOST} --before fleet.json", 2, "pass --missing FILE (the current state)", f"{_LOST} --missing fleet.json --before fleet.json --host web"),
     "missing alone": Case(f"{_LOST} --missing fleet.json", 2, "--share 1/1 if this is the only one", f"{_LOST} --missing fleet.json --share 1/1"),
-    "missing, another way": Case(f"{_LOST} --missing fleet.json", 2, "pass --host NAME, and --before FILE",
+    "missing, another way": Case(f"{_LOST} --missing fleet.json", 2, "pass --host NAME and --before FILE",
                                  f"{_LOST} --missing fleet.json --before fleet.json --host web"),
     "before without a name": Case(f"{_LOST} --missing fleet.json --before fleet.json", 2, "--host NAME",
                                   f"{_LOST} --missing fleet.json --before fleet.json --host web"),
@@ -238,9 +238,7 @@ def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, 
     words = [str(app) if word == "APP" else word for word in line.split()]
     with locked(app, "application"):
         refusal = warm(*words, folder=tmp_path)
-        assert (
-            refusal.status == 5 and "stop the application, or pass --last-flush to read the last flush" in refusal.err
-        )
+        assert refusal.status == 5 and "stop the application or pass --last-flush to read the last flush" in refusal.err
         assert warm(*words, "--last-flush", folder=tmp_path).status in (0, 1)
     shutil.rmtree(tmp_path / "out", ignore_errors=True)
     assert warm(*words, folder=tmp_path).status in (0, 1)
@@ -407,7 +405,7 @@ def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refusal = warm("export", app, "visits", "--out", out)
-        assert refusal.status == 5 and "wait until it ends, or pass another folder with --out" in refusal.err
+        assert refusal.status == 5 and "wait until it ends or pass another folder with --out" in refusal.err
         assert warm("export", app, "visits", "--out", tmp_path / "another").status in (0, 1)
     finally:
         os.close(lock)

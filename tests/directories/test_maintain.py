@@ -544,7 +544,7 @@ def test_missing_settings_are_refused_before_the_first_step(host: Host) -> None:
     host.steps = "[maintain.check]\n"
     path = host.config(defaults=f'directory = "standby/{APP}"')
     assert (
-        "is inside the standby, or in the same place"
+        "is inside the standby or in the same place"
         in kstate("maintain", "--config", path, "-o", "json", status=2).error["message"]
     )
     for key in ("memory_file", "metrics_file"):

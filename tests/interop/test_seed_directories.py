@@ -355,7 +355,7 @@ REFUSALS = {
     "lacking-store": Refusal(_less, 4, "has no store count", follow=_restore),
     "twice": Refusal(_no_change, 2, "names one directory twice", sources=("host1", "host1")),
     "other-name": Refusal(_another_name, 2, "have different names", sources=("host1", "host2")),
-    "with-a-dump": Refusal(_no_change, 2, "must be one dump, or", ("--from", "/no/dump")),
+    "with-a-dump": Refusal(_no_change, 2, "must be one dump or", ("--from", "/no/dump")),
     "source-app": Refusal(_no_change, 2, "--source-app works only with dumps", ("--source-app", "x")),
     "other-count": Refusal(_count(3), 4, "but the specification states 3", follow=_count(2)),
     "without-a-topic": Refusal(_without_topic, 4, "the target does not have", follow=_with_topic),

@@ -90,7 +90,7 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "pass --dry-run too"),
             ("wipe.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "omit --value-serde"),
-            ("export/files.py", "pass a new folder, or --overwrite"),
+            ("export/files.py", "pass a new folder or --overwrite"),
             ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
             ("cli/options/logs.py", "omit --dump"),
@@ -123,7 +123,7 @@ CARRIED_OUT = {
     ),
     **dict.fromkeys(
         [
-            ("cli/commands/seed.py", "pass --drop-keys, or omit --receipt"),
+            ("cli/commands/seed.py", "pass --drop-keys or omit --receipt"),
             ("cli/commands/seed.py", "omit --source-app"),
             ("seed/directories.py", "to see all problems"),
             ("seed/directories.py", "only one copy of each task is current"),
@@ -139,7 +139,7 @@ CARRIED_OUT = {
     **dict.fromkeys(
         [
             ("seed/rules.py", "omit --accept"),
-            ("cli/commands/seed.py", "omit it, or pass directories"),
+            ("cli/commands/seed.py", "omit it or pass directories"),
             ("seed/erasure.py", "specify the kinds in kstate.toml"),
             ("seed/erasure.py", "pass --receipt with another file"),
         ],
@@ -151,10 +151,10 @@ CARRIED_OUT = {
             ("cli/commands/seed.py", "pass --partitions too"),
             ("cli/commands/seed.py", "pass --spec FILE with the output of"),
             ("seed/partition_plan.py", "omit --partitions"),
-            ("seed/partition_plan.py", "too, or add its sub-topology to --spec"),
+            ("seed/partition_plan.py", "too or add its sub-topology to --spec"),
             ("seed/partition_plan.py", "pass --partitions SUBTOPOLOGY=NUMBER"),
             ("seed/partition_plan.py", "pass one number for all stores"),
-            ("seed/emitted_windows.py", "pass --no-offsets, and set the offsets of the new group"),
+            ("seed/emitted_windows.py", "pass --no-offsets and set the offsets of the new group"),
             ("seed/partitioning.py", "all its keys fit another form"),
             ("seed/partitioning.py", "with the rule of the left table"),
             ("seed/partition_plan.py", "all its keys fit {name}"),
@@ -194,7 +194,7 @@ CARRIED_OUT = {
     ("seed/conditions.py", "pass the options of that run"): (
         "interop/test_seed_topics.py::test_a_complete_run_answers_only_for_itself"
     ),
-    ("seed/erasure.py", "correct the kind in kstate.toml, or pass each whole key"): (
+    ("seed/erasure.py", "correct the kind in kstate.toml or pass each whole key"): (
         "interop/test_seed_topics.py::test_windowed_keys_of_a_key_value_store_are_not_kept_silently"
     ),
     ("seed/rules.py", "pass another --app"): (
@@ -207,10 +207,10 @@ CARRIED_OUT = {
     ("seed/rules.py", "pass the new application.id with --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),
-    ("seed/rules.py", "stop the new application, or pass another --app"): (
+    ("seed/rules.py", "stop the new application or pass another --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),
-    ("seed/rules.py", "pass another --app, or delete this group"): (
+    ("seed/rules.py", "pass another --app or delete this group"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),
     ("seed/rules.py", "--no-offsets"): "interop/test_seed_topics.py::test_hints_about_the_source_lead_on",
@@ -310,7 +310,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_cannot_be_put_back",
     (
         "export/files.py",
-        "wait until it ends, or pass another folder with --out",
+        "wait until it ends or pass another folder with --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
     (
         "fleet/fleet_output.py",

@@ -302,7 +302,7 @@ def test_a_text_of_cli_names_options_that_exist() -> None:
     ("words", "text"),
     [
         # A hint that `seed` printed: it has no --wait.
-        ("seed --from /a --app new", "  what to do: stop the application first, or wait for it with --wait SECONDS"),
+        ("seed --from /a --app new", "  what to do: stop the application first or wait for it with --wait SECONDS"),
         ("seed --from /a --app new", '{"type": "error", "hint": "x", "hint_details": ["or pass --wait 60"]}'),
         ("migrate /a --to 4.2", "first run: kstate undo /a --to 4.3"),
         ("query raw-scan /a count", "or pass --rebuild"),
@@ -317,7 +317,7 @@ def test_a_foreign_option_in_a_message_is_reported(words: str, text: str) -> Non
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("migrate /a --to 4.2", "stop the application first, or wait for it with --wait SECONDS"),
+        ("migrate /a --to 4.2", "stop the application first or wait for it with --wait SECONDS"),
         ("seed --from /a --app new", "to wait for it, run: kstate migrate /a --to 4.2 --wait 60"),
         ("undo /a", "run 0001-migrate (migrate --to 4.3) is undone"),
         ("undo /a --wait 60", "a copy without times has this effect (cp -r, GNU tar without --format=posix)"),

@@ -29,7 +29,7 @@ OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     more=(
         "Since 4.3, changelog offsets are in a separate column family of each RocksDB database. When 4.3 starts, it "
         "moves them there, even if startup fails or upgrade.from is set. RocksDB opens a database only with all of "
-        "its column families. So releases up to 4.2 fail to start, or silently open window and session stores "
+        "its column families. So releases up to 4.2 fail to start or silently open window and session stores "
         "without rows. No data is lost. A migration moves the offsets back to the files that the older release "
         "reads."
     ),
@@ -59,8 +59,8 @@ HEADERS_STORE: Final = FindingCode(
     "The store has record headers, which the release does not support",
     level=Level.ERROR,
     more=(
-        "4.3 opened the store with dsl.store.format=HEADERS, or with a supplier of a store with headers. Older "
-        "releases do not support such stores. A migration drops the headers, and keeps keys, values and timestamps."
+        "4.3 opened the store with dsl.store.format=HEADERS or with a supplier of a store with headers. Older "
+        "releases do not support such stores. A migration drops the headers and keeps keys, values and timestamps."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source="KIP-1271 added stores with record headers in 4.3, so releases up to 4.2 do not have them ({page})",
@@ -95,7 +95,7 @@ UNKNOWN_KIND: Final = FindingCode(
 )
 DOES_NOT_OPEN: Final = FindingCode(
     "does-not-open",
-    "RocksDB cannot open the store, or creates an empty one in its place",
+    "RocksDB cannot open the store or creates an empty one in its place",
     level=Level.ERROR,
     more=(
         "An SST that the MANIFEST lists is missing or truncated, CURRENT is missing, or the stored offset does not "
@@ -165,7 +165,7 @@ NOT_UNDERSTOOD: Final = FindingCode(
         "kstate refuses to migrate or restore until you remove it."
     ),
     source=(
-        "kstate does not follow links, and predicts nothing about unknown entries. "
+        "kstate does not follow links and predicts nothing about unknown entries. "
         "StateDirectory.getOrCreateDirectoryForTask requires that an entry with the name of a task is a directory"
     ),
     hint="restore the original entry. To see what is wrong: kstate ls APP",
@@ -287,7 +287,7 @@ OLD_SEGMENT_NAME: Final = FindingCode(
     "old-segment-name",
     "A segment has a name from a very old release",
     level=Level.EXPECTED,
-    more="The name contains a date or a colon. Streams renames the segment when it starts, and keeps its rows.",
+    more="The name contains a date or a colon. Streams renames the segment when it starts and keeps its rows.",
     log=SILENT,
     source="AbstractSegments.renameSegmentFile renames the segment at startup ({page})",
     page="layout.md#segments",
@@ -308,7 +308,7 @@ SEGMENT_OFF_GRID: Final = FindingCode(
         "segment with another number ({page})"
     ),
     page="layout.md#segments",
-    hint=f"rename the directory, or wipe the store: {WIPE_STORE}",
+    hint=f"rename the directory or wipe the store: {WIPE_STORE}",
     do=(_REBUILD,),
 )
 STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
@@ -317,7 +317,7 @@ STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
     level=Level.WARNING,
     more=(
         "One of the directories is a copy that has the name of a task, or a new topology has renumbered its "
-        "sub-topologies. 4.3 opens every task directory, and fails to start if the application has a global store."
+        "sub-topologies. 4.3 opens every task directory and fails to start if the application has a global store."
     ),
     log=(log.ANOTHER_TASK,),
     source=(

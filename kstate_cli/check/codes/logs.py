@@ -107,7 +107,7 @@ LOG_MISSING: Final = FindingCode(
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
         "InternalTopicManager creates a missing changelog again, without records. Startup fails if a source topic "
-        "is missing (MissingSourceTopicException), or if a changelog has another number of partitions ({page})"
+        "is missing (MissingSourceTopicException) or if a changelog has another number of partitions ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -143,7 +143,7 @@ OLDER_THAN_TOMBSTONES: Final = FindingCode(
     level=Level.WARNING,
     more=(
         "Kafka removes a tombstone from a compacted topic after delete.retention.ms. If Streams restores from an "
-        "older offset, it never reads the tombstone. Keys that were deleted in that time remain in the store, and "
+        "older offset, it never reads the tombstone. Keys that were deleted in that time remain in the store and "
         "appear again in joins and queries."
     ),
     log=SILENT,
@@ -177,7 +177,7 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
     more=(
         "In the buffer of a stream-table join with a grace period, the key of a row begins with the time. When "
         "Streams restores the buffer, it adds the time to the key a second time. After that, Streams never finds "
-        "the record, and never removes it. If you restore the buffer with kstate, the keys are correct."
+        "the record and never removes it. If you restore the buffer with kstate, the keys are correct."
     ),
     log=SILENT,
     source="RocksDBTimeOrderedKeyValueBytesStore writes the time into each restored key twice ({page})",

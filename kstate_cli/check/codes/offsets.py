@@ -72,8 +72,8 @@ UNKNOWN_OFFSET: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Older releases write -4 for a store that has never received a record, and read it correctly. When 4.3 "
-        "starts for the first time, it drops lines with -4, and then wipes the task under exactly-once. A migration "
+        "Older releases write -4 for a store that has never received a record and read it correctly. When 4.3 "
+        "starts for the first time, it drops lines with -4 and then wipes the task under exactly-once. A migration "
         "keeps these offsets."
     ),
     log=_NO_OFFSETS,
@@ -109,7 +109,7 @@ NO_SEGMENTS: Final = FindingCode(
     ),
     log=_NO_OFFSETS,
     source=(
-        "AbstractSegments.committedOffset reads the offset from a segment, so 4.3 finds no offset without one, and "
+        "AbstractSegments.committedOffset reads the offset from a segment, so 4.3 finds no offset without one and "
         "wipes the task at every start under exactly-once ({page})"
     ),
     page="offsets.md#no-segments",
@@ -117,7 +117,7 @@ NO_SEGMENTS: Final = FindingCode(
 )
 NO_SEGMENTS_YET: Final = FindingCode(
     "no-segments-yet",
-    "A window or session store has no segment, and therefore no offset for 4.3",
+    "A window or session store has no segment and therefore no offset for 4.3",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -139,7 +139,7 @@ STATUS_OPEN: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "The application was killed, or is still running. The store may contain rows of an aborted transaction, so "
+        "The application was killed or is still running. The store may contain rows of an aborted transaction, so "
         "4.3 wipes the task under exactly-once. Under at-least-once, Streams uses the store unchanged."
     ),
     log=(*log.INVALID_STATE, log.LOCK_HELD, *_CORRUPTED),
@@ -198,8 +198,8 @@ SENTINEL_OFFSET: Final = FindingCode(
     more="When 4.3 starts, it adds up the offsets of its tasks. It throws an exception for this offset.",
     log=log.SENTINEL,
     source=(
-        "StateDirectory.updateTaskOffsets throws an exception for the offsets -2 and -3, and for offsets below "
-        "-5 ({page})"
+        "StateDirectory.updateTaskOffsets throws an exception for the offsets -2 and -3 and for offsets below -5 "
+        "({page})"
     ),
     page="offsets.md#what-an-offset-means",
     hint=WIPE_TASK,
@@ -259,7 +259,7 @@ STALE_POSITION: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 merges the file into the Position whenever it opens the store, and never deletes the file. If the file "
+        "4.3 merges the file into the Position whenever it opens the store and never deletes the file. If the file "
         "is ahead of the store, queries with a bound succeed before the store has reached the bound."
     ),
     log=SILENT,
@@ -279,7 +279,7 @@ SEGMENTS_DISAGREE: Final = FindingCode(
         "lowest, it skips records."
     ),
     log=(log.FROM_OFFSET,),
-    source="AbstractSegments.committedOffset reads the oldest segment in 4.3.0, and the newest in 4.3.1 ({page})",
+    source="AbstractSegments.committedOffset reads the oldest segment in 4.3.0 and the newest in 4.3.1 ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=RESTORE,
     do=(_OFFSETS,),
@@ -293,7 +293,7 @@ SEGMENT_BEHIND: Final = FindingCode(
         "Each segment of a window or session store is a separate database, with the offset of its last flush. After "
         "a kill, one segment may have offset 199, while another was never flushed and has no offset. Streams uses "
         "one of these offsets for the whole store and restores only the records after it. To complete the store, "
-        "restore it with kstate, or wipe it and start the application."
+        "restore it with kstate or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -318,8 +318,8 @@ VERSIONED_REPLAYED: Final = FindingCode(
         "next record of a key is out of order, it becomes the earliest version, and queries no longer find the "
         "older versions. After a kill, the rows may be ahead of the offset, because RocksDB can flush rows before "
         "Streams commits the offset. In a key-value store, replaying records has no effect. In a versioned store, "
-        "versions are lost, or end at another time. If you restore the store with kstate, it updates a closed store "
-        "correctly, and rebuilds the store of a killed application."
+        "versions are lost or end at another time. If you restore the store with kstate, it updates a closed store "
+        "correctly and rebuilds the store of a killed application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -338,7 +338,7 @@ START_HANGS: Final = FindingCode(
     changes_at_close=True,
     more=(
         "A store has the status open (1), because the application was killed when it ran without transactional "
-        "stores. If the task opens this store first, Streams does not wipe the task, and retries forever. Otherwise "
+        "stores. If the task opens this store first, Streams does not wipe the task and retries forever. Otherwise "
         "Streams wipes the whole task and restores it. Only the topology determines the order of the stores. "
         "Without transactional stores, Streams wipes the task immediately."
     ),
@@ -410,7 +410,7 @@ WITHOUT_CHANGELOG: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application built the store with withLoggingDisabled(). Streams opens the store unchanged, and cannot "
+        "The application built the store with withLoggingDisabled(). Streams opens the store unchanged and cannot "
         "restore it."
     ),
     log=(log.NOT_LOGGED,),

@@ -41,8 +41,8 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
     "The directory has a task of a named topology that the application does not have",
     level=Level.ERROR,
     more=(
-        "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory, and fails to start "
-        "if it does not exist. A store of another named topology has another changelog, so kstate cannot move it."
+        "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory and fails to start if "
+        "it does not exist. A store of another named topology has another changelog, so kstate cannot move it."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
     source="TopologyMetadata.lookupBuilderForTask of 4.3 throws an UnknownTopologyException ({page})",
@@ -54,8 +54,8 @@ STORE_ELSEWHERE: Final = FindingCode(
     "The topology has the store in another task",
     level=Level.WARNING,
     more=(
-        "Streams looks for a store only in its task, and restores it there from its changelog, which has the name "
-        "of the store. The cleaner deletes the store in the other task."
+        "Streams looks for a store only in its task and restores it there from its changelog, which has the name of "
+        "the store. The cleaner deletes the store in the other task."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
@@ -89,14 +89,14 @@ STORE_NOT_IN_TOPOLOGY: Final = FindingCode(
         "the task."
     ),
     log=SILENT,
-    source="Streams does not delete the changelog, and deletes the store only with its task ({page})",
+    source="Streams does not delete the changelog and deletes the store only with its task ({page})",
     page=_HOMES,
     hint=REHOME,
     do=(_EXPORT,),
 )
 COPY_DELETED: Final = FindingCode(
     "copy-deleted",
-    "Streams deletes a task with a store that the topology has in another task, or no longer has",
+    "Streams deletes a task with a store that the topology has in another task or no longer has",
     level=Level.WARNING,
     more=(
         "Under exactly-once, Streams deletes the whole task because one of its stores has no offset. With the task, "
@@ -126,7 +126,7 @@ NEW_STORE: Final = FindingCode(
     page=_HOMES,
     hint=REHOME,
     do=(
-        f"for an exact prediction, pass {option.FROM} OLD.txt, or {option.SPEC} kstate.toml with the kind of the store",
+        f"for an exact prediction, pass {option.FROM} OLD.txt or {option.SPEC} kstate.toml with the kind of the store",
     ),
 )
 NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(

@@ -194,7 +194,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         raise ConditionNotMet(
             f"some stores have not reached the bound: {', '.join(behind)}",
             hint=(
-                "let the application process more input, or restore the stores from a newer dump. Then run the "
+                "let the application process more input or restore the stores from a newer dump. Then run the "
                 "command again"
             ),
         )

@@ -71,8 +71,8 @@ def ls_snapshots(
             f"{plural(len(damage), 'snapshot')} {_is(len(damage))} damaged",
             details=damage[:10],
             hint=(
-                "restore another snapshot, or copy the missing files from another copy of the repository. To list all "
-                "damage, run:"
+                "restore another snapshot or copy the missing files from another copy of the repository. To list "
+                "all damage, run:"
             ),
             hint_details=[command("verify-snapshots", place.where)],
         )

@@ -68,7 +68,7 @@ def maintain(
     if not path_text:
         raise UsageError(
             "kstate needs a configuration file with the maintenance steps",
-            hint=f"pass --config FILE, or set {VARIABLE} to the path of a kstate.toml",
+            hint=f"pass --config FILE or set {VARIABLE} to the path of a kstate.toml",
         )
     configuration = read_configuration(Path(path_text))
     # This raises UsageError if there is no [maintain], or if a step lacks what it needs.

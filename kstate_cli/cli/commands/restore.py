@@ -297,8 +297,10 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
             "--missing lists tasks without a host, but does not show which of them belong to this host",
-            hint="pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 if this is the only one. Or "
-            f"pass --host NAME, and --before FILE with the output from before the loss of this command: {_MAKE}",
+            hint=(
+                "pass --share 1/2 and --share 2/2 on two empty hosts or --share 1/1 if this is the only one. Or "
+                "pass --host NAME and --before FILE with the output from before the loss of this command: {_MAKE}"
+            ),
         )
     if fleet.before is not None and fleet.host is None:
         raise UsageError("--before needs --host", hint="pass --host NAME with the name of this host in the file")

@@ -276,7 +276,7 @@ def _refuse_without_dump(source: SnapshotSource, logs: SnapshotLogs) -> None:
     for option_name, value in values:
         if value is not None:
             raise UsageError(
-                f"{option_name} needs --from-changelog", hint=f"pass --from-changelog DUMP, or omit {option_name}"
+                f"{option_name} needs --from-changelog", hint=f"pass --from-changelog DUMP or omit {option_name}"
             )
 
 

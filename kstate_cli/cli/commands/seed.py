@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kstate_cli.seed.partitioning import PartitionRequest
 
 
-_SCOPE_HINT = "pass a value alone, or SCOPE=VALUE once for each store or sub-topology"
+_SCOPE_HINT = "pass a value alone or SCOPE=VALUE once for each store or sub-topology"
 
 
 @declared
@@ -217,7 +217,7 @@ def _erasure(target: SeedTargetOptions) -> tuple[KeysToErase | None, Path | None
     if target.drop_keys is not None:
         return read_keys(target.drop_keys), target.receipt or Path(f"kstate-seed-{target.app}-erased.jsonl")
     if target.receipt is not None:
-        raise UsageError("kstate writes --receipt only with --drop-keys", hint="pass --drop-keys, or omit --receipt")
+        raise UsageError("kstate writes --receipt only with --drop-keys", hint="pass --drop-keys or omit --receipt")
     return None, None
 
 
@@ -288,7 +288,7 @@ def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:
         return None, find_directories(directories)
     if len(texts) > 1:
         raise UsageError(
-            "--from must be one dump, or one or more application directories", hint="pass one dump, or only directories"
+            "--from must be one dump or one or more application directories", hint="pass one dump or only directories"
         )
     return texts[0], ()
 
@@ -297,7 +297,7 @@ def _refuse_mixed(source: SeedSourceOptions, dump: str | None) -> None:
     """Raise UsageError for options that do not fit the source."""
     if dump is not None and source.skip_task:
         raise UsageError(
-            ("--skip-task works only with application directories"), hint="omit it, or pass directories with --from"
+            ("--skip-task works only with application directories"), hint="omit it or pass directories with --from"
         )
     if dump is None and source.source_app is not None:
         raise UsageError(
@@ -355,7 +355,7 @@ def _count(text: str) -> int:
     # int() also takes signs, spaces and underscores.
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MOST_PARTITIONS:
         raise UsageError(
-            f"--partitions {text!r} is not a number from 1 to {MOST_PARTITIONS:,}", hint="pass N, or SCOPE=N"
+            f"--partitions {text!r} is not a number from 1 to {MOST_PARTITIONS:,}", hint="pass N or SCOPE=N"
         )
     return int(text)
 

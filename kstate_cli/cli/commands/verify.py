@@ -149,7 +149,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     if codes.keys() == {IN_USE}:
         raise InUse(
             "kstate could not read some stores, because the application changed them too fast",
-            hint="run the command again, or stop the application first",
+            hint="run the command again or stop the application first",
         )
     # The codes keep the order of their table, in which the most severe come first.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]

@@ -43,7 +43,7 @@ class DumpProgress(DumpWatcher):
     def __enter__(self) -> DumpProgress:
         # Ends with the plan of the first round. Later rounds of --follow begin after a wait, which is no work.
         self._planning.enter_context(
-            waiting("reading the dump, and querying the broker for its logs", quiet=self._quiet)
+            waiting("reading the dump and querying the broker for its logs", quiet=self._quiet)
         )
         return self
 

@@ -52,7 +52,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     # A draft may be incomplete: for a value that no source states, the file gets a comment that asks for it.
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
-    about = "Written by kstate (ls --spec). Comments state the source of each value, and which values you must fill in."
+    about = "Written by kstate (ls --spec). Comments state the source of each value and which values you must fill in."
     # Standard output becomes UTF-8, whatever the locale, because TOML is always UTF-8.
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
@@ -80,7 +80,7 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
         except NoManifestError:
             raise Refused(
                 f"{uri_text(sources.dump)} has no manifest, so it does not show how many partitions the topics have",
-                hint="omit --from-changelog, or pass --bootstrap-server HOST:PORT instead",
+                hint="omit --from-changelog or pass --bootstrap-server HOST:PORT instead",
             ) from None
         topics.append(report_of_dump(dump))
     return tuple(topics)

@@ -187,9 +187,9 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             log,
             caught_up,
             (
-                "tombstones between its data and the dump may be missing. Either delete.retention.ms was shorter "
-                "in that time, or kstate does not know how much time has passed (another dump or host, or "
-                "changed clocks)"
+                "tombstones between its data and the dump may be missing. Either delete.retention.ms was shorter in "
+                "that time, or kstate does not know how much time has passed (another dump or host or changed "
+                "clocks)"
             ),
             permissions=permissions,
         )
@@ -207,7 +207,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             Action.REFUSE,
             (
                 f"tombstones may be missing from the dump itself, because {late} (delete.retention.ms is "
-                f"{span_text(log.retention_ms)}). Write a new full dump, or pass {option.ACCEPT_RESURRECTED}"
+                f"{span_text(log.retention_ms)}). Write a new full dump or pass {option.ACCEPT_RESURRECTED}"
             ),
         )
     if deletes_heard is DeleteCoverage.YES:
@@ -322,5 +322,5 @@ def _covers(log: Log, offset: int, permissions: Permissions) -> bool:
 def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
-    confirm = suggest(f"pass {option.DUMP_IS_COMPLETE}, or ", option.DUMP_IS_COMPLETE)
+    confirm = suggest(f"pass {option.DUMP_IS_COMPLETE} or ", option.DUMP_IS_COMPLETE)
     return f" (if compaction has removed all records before it, {confirm}set start in the manifest)"

@@ -256,7 +256,7 @@ def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
     if store.opens_in(release):
         return None
     migrate = command("migrate", snapshot.app, option.TO, release.version, *unproven_too(release.name))
-    return f"{release} cannot open it unchanged. Rebuild it too, or migrate it first: {migrate}"
+    return f"{release} cannot open it unchanged. Rebuild it too or migrate it first: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:

@@ -342,8 +342,8 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
     if spec.subtopology is None:
         refusal = Refusal(
             f"{spec.name}: kstate does not know its sub-topology. "
-            f"{suggest(f'Pass {option.TOPOLOGY} FILE, or add', option.TOPOLOGY) or 'Add'} subtopology = … "
-            f"to [stores.{spec.name}]"
+            f"{suggest(f'Pass {option.TOPOLOGY} FILE or add', option.TOPOLOGY) or 'Add'} subtopology = … to "
+            f"[stores.{spec.name}]"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])
     return _StoreTasks([f"{_folder(spec)}{spec.subtopology}_{partition}" for partition in partitions], outcomes)
@@ -378,7 +378,7 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
         text = f"{GLOBAL}/{spec.name}: its processor may transform records. To restore it, start Kafka Streams"
     else:
         text = (
-            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or "processor" if it may '
+            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}] or "processor" if it may '
             "transform records"
         )
     return _StoreTasks(outcomes=[Refusal(text)])
@@ -414,7 +414,7 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     if options.wipe_unclean and not options.stores:
         return None
     alone = suggest(f" (without {option.STORE})", option.STORE)
-    rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild it, or pass", option.WIPE_UNCLEAN)
+    rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild it or pass", option.WIPE_UNCLEAN)
     return Refusal(
         f"{resolved.task.name}: after an unclean shutdown ({resolved.unclean[0]}), Kafka Streams deletes the state of "
         f"the whole task under exactly-once. {rebuild or 'Pass'} {_vouching(options, resolved)}"

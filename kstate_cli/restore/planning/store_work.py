@@ -286,9 +286,9 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump)
         return 0
     if committed is None:
         raise _StoreRefusedError(
-            f"{key} is a source topic, and values beyond the committed offset of the group do not belong to "
-            f"the table yet ({suggest(f'pass {option.COMMITTED_OFFSETS} FILE, or ', option.COMMITTED_OFFSETS)}"
-            "record committed in the manifest)"
+            f"{key} is a source topic, and values beyond the committed offset of the group do not belong to the "
+            f"table yet ({suggest(f'pass {option.COMMITTED_OFFSETS} FILE or ', option.COMMITTED_OFFSETS)}record "
+            "committed in the manifest)"
         )
     return committed
 
@@ -397,7 +397,7 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         home = CHECKPOINT
         if snapshot.into_family:
             home = "the column family offsets"
-        migrate = suggest(f"Pass {option.REBUILD}, or migrate", option.REBUILD) or "Migrate"
+        migrate = suggest(f"Pass {option.REBUILD} or migrate", option.REBUILD) or "Migrate"
         raise _StoreRefusedError(
             f"its offset is not in {home}, where {to} keeps offsets. {migrate} the directory first: "
             f"{command('migrate', snapshot.app, option.TO, to.version)}"

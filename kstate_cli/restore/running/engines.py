@@ -111,7 +111,7 @@ class OnThisHost:
                     f"the rows of {partition.key} are not sorted across the files of {dump.uri}, and only Spark "
                     "can sort them"
                 ),
-                hint=f"omit {option.ENGINE} local, or pass a larger {option.MEMORY}",
+                hint=f"omit {option.ENGINE} local or pass a larger {option.MEMORY}",
             )
         # Java is checked before Spark is started, whose own error for a missing Java names no remedy.
         check_java()

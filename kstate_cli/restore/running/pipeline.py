@@ -55,8 +55,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}), so the plan does not consider damage within "
-    "its files, or rows that do not match their stores"
+    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}), so the plan does not consider damage "
+    "within its files or rows that do not match their stores"
 )
 
 
@@ -300,7 +300,7 @@ def _check_name(app: Path, spec: Spec) -> None:
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
         raise Refused(
             f"kstate cannot confirm that {app.name} is the application.id, because no changelog begins with this name",
-            hint="pass state.dir/application.id, or add application = … to the specification",
+            hint="pass state.dir/application.id or add application = … to the specification",
         )
 
 
@@ -376,7 +376,7 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
         raise Refused(
             f"kstate does not update this dump, so {option.FOLLOW} would never read new records",
             where=uri_text(uri),
-            hint=f"omit {option.FOLLOW}, or follow a dump that you update with this command:",
+            hint=f"omit {option.FOLLOW} or follow a dump that you update with this command:",
             hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP")],
         )
     return grown.generation, hashlib.sha256(render(grown)).hexdigest()

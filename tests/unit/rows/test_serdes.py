@@ -357,7 +357,7 @@ def test_times_that_are_none(text: str) -> None:
 )
 def test_digits_that_may_be_another_time_are_refused(text: str, meaning: str) -> None:
     """Never another time than was meant in silence; what is said can be pasted."""
-    with pytest.raises(ValueError, match=f"may also be {re.escape(meaning)}. Write that time, or {text}ms"):
+    with pytest.raises(ValueError, match=f"may also be {re.escape(meaning)}. Write that time or {text}ms"):
         parse_time(text)
     assert parse_time(f"{text}ms") == int(text)
     assert parse_time(meaning.partition(" ")[0]) > int(text) or len(text) == 14
