@@ -78,7 +78,7 @@ CARRIED_OUT = {
             ("cli/commands/ls.py", "omit --spec or -o json"),
             ("cli/commands/ls.py", "omit --spec or --sort"),
             ("cli/commands/ls.py", "pass --spec too"),
-            ("cli/commands/maintain.py", "--config FILE, or"),
+            ("cli/commands/maintain.py", "--config FILE or"),
             ("cli/commands/restore.py", "pass --missing FILE"),
             ("cli/commands/restore.py", "--share 1/2 and"),
             ("cli/commands/restore.py", "pass --host NAME"),
