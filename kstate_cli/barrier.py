@@ -99,10 +99,7 @@ def wait_for_all(
     """
     file_name(host)
     wait = _Wait(place, HostState(host, secrets.token_hex(16), hosts, {}, has_stopped=False), names)
-    leave(
-        f"the file of {host} at {place.text}. After {_SILENCE_SECONDS:.0f} s, the other hosts treat this host as "
-        "missing"
-    )
+    leave(f"{host}'s file at {place.text}. After {_SILENCE_SECONDS:.0f} s, the other hosts treat this host as missing")
     place.write(wait.mine)
     try:
         deadline: float | None = None
@@ -317,7 +314,7 @@ class MeetingPlace:
     def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
             f"kstate cannot {action} {self.text}: {error.strerror or type(error).__name__}",
-            hint=("check that this host can reach it and that this user has the permission to read and write there"),
+            hint=("check that this host can reach this place and that this user may read and write there"),
         )
 
 
@@ -326,7 +323,7 @@ def file_name(host: str) -> str:
     name = f"barrier-{host}.json"
     if not _FILE.fullmatch(name):
         raise UsageError(
-            f"{host!r} is not a valid name of a host",
+            f"{host!r} is not a valid host name",
             hint="use letters, digits, dots, hyphens and underscores. Begin and end with a letter or a digit",
         )
     return name

@@ -28,7 +28,8 @@ _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 GRANTS = (
-    f"grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of {option.APP}"
+    "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group that "
+    f"{option.APP} names"
 )
 """The hint for a user without the rights."""
 _REFUSED_SECONDS = 5.0
@@ -108,7 +109,7 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
     """Return the error for a failed request: missing rights, a rejected request, or no answer."""
     cause = cause_of(error)
     if denied(cause):
-        return RunFailed(f"{bootstrap} does not permit this request of this user: {cause.str()}", hint=GRANTS)
+        return RunFailed(f"{bootstrap} does not permit this user to make this request: {cause.str()}", hint=GRANTS)
     if answered(cause):
         return RunFailed(
             f"{bootstrap} rejects the request: {_error_text(cause)}",
@@ -316,12 +317,10 @@ def offsets_of_group(
 
 _DEAD: Final = "DEAD"
 """The state of a group that does not exist, and librdkafka's state of one whose protocol it does not know."""
-_NOT_DESCRIBED: Final = (
-    "it has committed offsets, but it has group.protocol=streams, which the Kafka client does not support"
-)
+_NOT_DESCRIBED: Final = "the group has group.protocol=streams, which the Kafka client of kstate does not support"
 _NO_GROUP: Final = (
-    "the broker does not have a group of this name, or the group has group.protocol=streams and has not "
-    "committed an offset yet"
+    "the broker has no group with this name. Or the group has group.protocol=streams, and has not committed an "
+    "offset yet"
 )
 
 

@@ -214,7 +214,7 @@ def _require(library: Any, error: int, action: str) -> None:
         raise RunFailed(
             f"kstate cannot {action}: {text}",
             hint=(
-                "check the broker and the rights of this user (Read on the group and on its topics), then run the "
+                "check that the broker is up and that this user has Read on the group and its topics. Then run the "
                 "command again"
             ),
         )

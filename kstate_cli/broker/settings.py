@@ -93,7 +93,7 @@ def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, 
     # JKS is Java's default, and only Java reads it.
     if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise UsageError(
-            f"{where}: kstate can use ssl.truststore.location only with a file of PEM certificates",
+            f"{where}: kstate supports ssl.truststore.location only for a file of PEM certificates",
             hint="export the certificates with keytool -exportcert -rfc and add ssl.truststore.type=PEM",
         )
     return {"ssl.ca.location": value}
@@ -107,7 +107,7 @@ def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, st
     if kind == "PKCS12":
         return {"ssl.keystore.location": value}
     raise UsageError(
-        f"{where}: kstate cannot use ssl.keystore.location with a file of type {kind}",
+        f"{where}: kstate does not support an ssl.keystore.location of type {kind}",
         hint="convert it with keytool -importkeystore -deststoretype PKCS12 and set ssl.keystore.type=PKCS12",
     )
 
@@ -121,28 +121,29 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     match = _JAAS.fullmatch(value)
     if match is None:
         raise UsageError(
-            f"{where}: sasl.jaas.config does not consist of one login module with its options",
+            f"{where}: sasl.jaas.config must contain exactly one login module with its options",
             hint='write it as Kafka does: MODULE required username="…" password="…";',
         )
     module = match[1].rpartition(".")[2]
     if module not in _LOGINS:
         raise UsageError(
-            f"{where}: kstate supports only {' and '.join(_LOGINS)} in sasl.jaas.config, and not {module}",
-            hint="use the settings of librdkafka, the client of kstate, that begin with sasl. instead",
+            f"{where}: kstate supports only {' and '.join(_LOGINS)} in sasl.jaas.config, not {module}",
+            hint="kstate uses librdkafka. Set librdkafka's sasl.* properties instead",
         )
     # Java (StreamTokenizer) reads quoted values with escapes by a backslash.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
     unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
         raise UsageError(
-            f"{where}: librdkafka, the client of kstate, has no counterpart for {unknown[0]} of {module} in "
+            f"{where}: kstate uses librdkafka, which has no counterpart for {unknown[0]} of {module} in "
             "sasl.jaas.config",
-            hint="remove it or use a librdkafka setting instead. kstate translates only username and password",
+            hint="remove this option or use a librdkafka setting instead. kstate translates only username and password",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:
         raise UsageError(
-            f"{where}: sasl.jaas.config has no {missing[0]}", hint='add it to the login module, as in username="…"'
+            f"{where}: sasl.jaas.config has no {missing[0]}",
+            hint='add this option to the login module, as in username="…"',
         )
     return {f"sasl.{name}": options[name] for name in _LOGIN_NAMES}
 
@@ -182,8 +183,8 @@ _WITHOUT: Final = (
 
 def _unknown(name: str, where: str) -> UsageError:
     return UsageError(
-        f"{where}: librdkafka, the client of kstate, has no counterpart for {name}",
-        hint="remove it or use a librdkafka setting instead",
+        f"{where}: kstate uses librdkafka, which has no counterpart for {name}",
+        hint="remove this setting or use a librdkafka setting instead",
     )
 
 
@@ -205,4 +206,4 @@ def refused_by_client(error: BaseException) -> UsageError:
     setting = "one of these settings"
     if match:
         setting = f"the setting {match[1]}"
-    return UsageError(f"librdkafka, the client of kstate, rejects {setting}", hint=f"correct {option.KAFKA_SETTINGS}")
+    return UsageError(f"kstate uses librdkafka, which rejects {setting}", hint=f"correct {option.KAFKA_SETTINGS}")

@@ -89,9 +89,9 @@ def read_spans(
             elif time.monotonic() - last_answer > _SILENT_SECONDS:
                 key = min(unread)
                 raise RunFailed(
-                    f"kstate cannot read the last records of {key}: the broker sent no data for "
+                    f"kstate cannot read the last records of {key}, because the broker sent no data for "
                     f"{_SILENT_SECONDS:.0f} seconds",
-                    hint="check whether its leader is available, then run the command again",
+                    hint="check that the partition leader is available, then run the command again",
                 )
     return read
 
@@ -143,10 +143,10 @@ def _require_passing(record: Any) -> None:
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         raise RunFailed(
             f"{place} no longer exists, because the topic was deleted after the command started",
-            hint="run the command again, which reads the topics that exist then",
+            hint="run the command again, so that it reads the topics that exist now",
         )
     raise RunFailed(
-        f"kstate cannot read {place}: {error.str()}", hint="check the state of the broker, then run the command again"
+        f"kstate cannot read {place}: {error.str()}", hint="check that the broker is up, then run the command again"
     )
 
 

@@ -186,13 +186,13 @@ def read_keys(
                 answer = now
             if now - answer > _SILENT_SECONDS:
                 raise RunFailed(
-                    f"kstate cannot read {key}: the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
-                    hint="check whether its leader is available, then run the command again",
+                    f"kstate cannot read {key}, because the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
+                    hint="check that the partition leader is available, then run the command again",
                 )
             if now - began > _MOST_SEARCH_SECONDS:
                 raise RunFailed(
                     f"kstate could not read all records of {key} within {_MOST_SEARCH_SECONDS:.0f} seconds",
-                    hint="check the load of the broker, then run the command again",
+                    hint="check whether the broker is overloaded, then run the command again",
                 )
             for record in records:
                 error = record.error()
@@ -207,7 +207,7 @@ def read_keys(
                     # Also the end of the log before ``last``: the log was truncated, or it is another log.
                     raise RunFailed(
                         f"kstate cannot read {key} up to offset {last}: {error.str()}",
-                        hint="check the state of the broker, then run the command again",
+                        hint="check that the broker is up, then run the command again",
                     )
 
 

@@ -27,7 +27,7 @@ PRECIOUS_EVENT: Final = "precious"
 _INTERRUPTED: Final = "was interrupted"
 _MAY_RUN: Final = "is in progress or was interrupted"
 """Without the lock kstate cannot distinguish an interrupted run from one that is in progress."""
-_GO_ON: Final = "kstate can no longer undo the run. To continue the deletion"
+_GO_ON: Final = "You can no longer undo this run. To continue the deletion"
 """The beginning of the hint for a run that is partially deleted. The command follows it."""
 
 
@@ -232,14 +232,14 @@ def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]
     others = [f"run {other.name}: {error.strerror} ({error.filename})" for other, error in failed if other is not run]
     if run.state is RunState.CLEANING:
         return RunHalfway(
-            f"kstate could not delete all of run {run.name}: {first.strerror}",
+            f"kstate could not completely delete run {run.name}: {first.strerror}",
             where=str(first.filename),
             details=others,
             hint=f"fix the cause. {_GO_ON}, run {_by_name(app, run)}",
         )
     rest = "the run is unchanged"
     if run.name in partial:
-        rest = "a part of the run may already be deleted"
+        rest = "a part of this run may already be deleted"
     return RunFailed(
         f"kstate could not delete run {run.name}: {first.strerror}",
         where=str(first.filename),
@@ -255,7 +255,7 @@ def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
     halfway = RunHalfway(
         error.headline,
         where=error.where,
-        details=(*error.details, f"kstate deleted these runs before the failure: {', '.join(deleted)}"),
+        details=(*error.details, f"kstate deleted these runs before it failed: {', '.join(deleted)}"),
         hint=error.hint,
         hint_details=error.hint_details,
     )

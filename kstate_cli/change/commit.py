@@ -69,14 +69,14 @@ FORWARD: Final = Direction(
     "switched",
     STAGED,
     "the new directory",
-    "fix the disk, then run the command again, which completes this run. To undo the run instead, run:",
+    "fix the disk, then run the command again to complete this run. To undo this run instead:",
 )
 BACKWARD: Final = Direction(
     "undoing",
     "undone",
     UNDOING,
     "the old directory again",
-    "fix the disk. To complete the undo, run:",
+    "fix the disk. Then complete the undo:",
 )
 
 
@@ -118,7 +118,7 @@ def commit(
         record(app, run, way, **recorded)
     except OSError as error:
         raise RunHalfway(
-            f"{app} is {way.outcome}, but kstate could not record this in the journal: {error}",
+            f"{app} is {way.outcome}, but kstate could not write this to the journal: {error}",
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
@@ -313,8 +313,8 @@ def _refuse_changed(app: Path, run: Run) -> None:
             f"{some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(
-                f"the tree may contain changes of the application. Keep the state that you need as {app}, then "
-                f"move {run.path} to another place"
+                f"an application may have changed this tree. Keep the directory that you need as {app}, then move "
+                f"{run.path} to another place"
             ),
         )
 
@@ -336,7 +336,7 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
             f"run {run.name} was interrupted before it swapped the directories, and {app} was removed since then. "
             f"{run.tree} is the complete result of the run",
             where=str(run.path),
-            hint="to use this result, run:",
+            hint="to use this result:",
             hint_details=[shell("mv", run.tree, app)],
         )
     return not staged and content == announced.get("kept")
@@ -379,8 +379,8 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
     if back and not _is_back(app, run):
         raise Refused(
             (
-                f"{app} has the mark of an undo, but the journal of run {run.name} does not record this undo, and "
-                "kstate has no other proof of it"
+                f"{app} has the mark of an undo, but the journal of run {run.name} does not contain this undo, and "
+                "nothing else proves it"
             ),
             where=str(app / UNDOING),
             hint=(
@@ -443,7 +443,7 @@ def _neither(app: Path, run: Run) -> Refused:
         f"run {run.name} was interrupted {state}, and {why}. {app} {where}, and {run.tree} may be the only other copy",
         where=str(run.path),
         hint=(
-            f"keep the state that you need as {app}, then move {run.path} to another place. Until then kstate "
+            f"keep the directory that you need as {app}, then move {run.path} to another place. Until then, kstate "
             f"refuses to change {app}"
         ),
     )

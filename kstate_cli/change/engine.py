@@ -223,9 +223,7 @@ def _swept(plan: Plan, run: Run, error: BaseException) -> str:
             ended = cut_short(_signal_of(error))
         sweep(plan.app, run, str(error), keep_sorted_files=by_signal, ended=ended)
     except (OSError, Refused) as failure:
-        return (
-            f", but the staged files of the run are still in {run.path} ({failure}), and the next command removes them"
-        )
+        return f", but the run's staged files are still in {run.path} ({failure}). The next command removes them"
     # The message of a refusal says all that the user needs, so its run would only be noise in ``kstate status``.
     if isinstance(error, Refused):
         forget(plan.app, run)

@@ -35,7 +35,7 @@ _MOST_SUMMED_BYTES: Final = 16 << 20
 _NOT_SUMMED: Final = ("LOG",)
 """RocksDB's log for people, which no program reads."""
 _WATCHED = ("CURRENT", "MANIFEST-", CHECKPOINT)
-_UNNAMED = "(kstate cannot name the files, because their list is missing)"
+_UNNAMED = "(the list of these files is missing)"
 
 Listing = dict[str, list[int | str]]
 """Path relative to the directory -> facts of the entry: see :func:`every_file`."""

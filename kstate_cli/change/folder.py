@@ -37,9 +37,9 @@ The runs of all other commands have a journal, a directory or sorted files, so a
 """
 _OF_RUNS: Final = (*JOURNALS, TREE, SORTED_FILES)
 _OF_ANOTHER = (
-    "kstate does not restore or delete backups of another application. Move the folder to the runs of the "
-    "application that it belongs to. If you renamed the application directory together with its runs, rename "
-    "both back, because Kafka Streams finds the state by application.id"
+    "kstate does not restore or delete backups of another application. Move the folder to that application's runs. "
+    "If you renamed the application directory together with its runs, rename both back, because Kafka Streams finds "
+    "its state by application.id"
 )
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 
@@ -68,7 +68,8 @@ def read_runs(app: Path) -> list[Run]:
                 return []
             if not path.is_dir():
                 raise Refused(
-                    f"{path} is not a directory", hint="move it to another place, because kstate keeps its runs there"
+                    f"{path} is not a directory",
+                    hint="move this entry to another place, because kstate keeps its runs there",
                 )
         runs = [read_run(path) for _, path in sorted(_folders(folder))]
     for run in runs:
@@ -110,9 +111,8 @@ def require_understood(runs: list[Run]) -> list[Run]:
     for run in runs:
         if run.damage is not None:
             hint = (
-                f"check {run.path}, because it may contain the only copy of an application directory. If you "
-                f"do not need {run.tree}, move the folder to another place. Until then kstate refuses to "
-                "change the application directory"
+                f"{run.path} may contain the only copy of an application directory. If you do not need {run.tree}, "
+                "move the folder to another place. Until then, kstate refuses to change the application directory"
             )
             if _of_another(run):
                 hint = _OF_ANOTHER

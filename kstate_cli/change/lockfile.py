@@ -200,7 +200,9 @@ def _lock_file(app: Path) -> Iterator[int]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(
             f"{path} is not a regular file",
-            hint="inspect it, then move it to another place. Kafka Streams locks a regular file of that name",
+            hint=(
+                "inspect this entry, then move it to another place. Kafka Streams expects a regular file with this name"
+            ),
         )
     # Only a file that this call creates gets an owner: an existing file keeps the one that Streams has given it.
     is_new = not path.exists()
@@ -243,8 +245,8 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float, *, can_wai
                 raise Refused(
                     f"kstate cannot lock {app / LOCK}: {error.strerror}",
                     hint=(
-                        "move the state.dir to a local file system or fix the mount. This file system has no POSIX "
-                        "locks"
+                        "this file system has no POSIX locks. Move the state.dir to a local file system or fix the "
+                        "mount"
                     ),
                 ) from None
             if time.monotonic() >= deadline:
@@ -299,8 +301,8 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",
             hint=(
-                "find the cause, then mount it for writing. After a disk error, the kernel mounts a file "
-                "system read-only"
+                "after a disk error, the kernel remounts a file system read-only. Find the cause, then mount it "
+                "read-write again"
             ),
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
@@ -315,10 +317,7 @@ def check_locks(app: Path, mounts: tuple[Mount, ...], *, lock_is_shared: bool) -
     mount = mount_of(app, mounts)
     if mount is not None and mount.may_not_share_locks and not lock_is_shared:
         raise Refused(
-            (
-                f"{app} is on {mount.kind} ({mount.point}), where the host of the application may not see the "
-                "locks of kstate"
-            ),
+            (f"{app} is on {mount.kind} ({mount.point}), where the application's host may not see kstate's locks"),
             hint=f"make sure that the application is stopped on all hosts, then pass {option.LOCK_IS_SHARED}",
         )
 
@@ -349,10 +348,10 @@ def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bo
             if exchanges:
                 raise Refused(
                     (f"{mount.point} is a mount point, so kstate cannot swap directories across it in one step"),
-                    hint=f"unmount it, so that the backups of runs are on the file system of {app}",
+                    hint=f"unmount it, so that the run backups are on the file system of {app}",
                 )
         elif mount.point.is_relative_to(folder):
-            raise Refused(f"{mount.point} is a mount point inside the backups of runs", hint="unmount it first")
+            raise Refused(f"{mount.point} is a mount point inside the run backups", hint="unmount it first")
 
 
 def _check_devices(app: Path) -> None:
@@ -389,14 +388,14 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     free = stat.f_bavail * stat.f_frsize
     if required > free:
         text = (
-            f"the file system of {plan.app} does not have enough free space: kstate needs {size_text(required)}, "
-            f"but only {size_text(free)} are free"
+            f"not enough free space for {plan.app}: kstate needs {size_text(required)}, but its file system has only "
+            f"{size_text(free)}"
         )
         # Backups have links to SSTs that the application has compacted away, so they are often the cause.
         if any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app)):
             raise Refused(
                 text,
-                hint="free disk space. To delete the backups that earlier runs keep for undo, run:",
+                hint="free disk space, for example by deleting the undo backups of earlier runs:",
                 hint_details=[command("clean", plan.app)],
             )
         raise Refused(text, hint="free disk space, then run the command again")
@@ -405,8 +404,8 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
-            f"the file system of {plan.app} does not have enough inodes: kstate needs {files}, but only "
-            f"{stat.f_favail} are free",
+            f"not enough free inodes for {plan.app}: kstate needs {files}, but its file system has only "
+            f"{stat.f_favail}",
             hint="delete files on that file system, then run the command again",
         )
 

@@ -32,7 +32,7 @@ class LostCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and where the copy is."""
-        return f"{self.app} no longer contains any {_PLURAL[self.contents]}, and this run has a backup of them"
+        return f"{self.app} no longer contains any {_PLURAL[self.contents]}, but this run has a backup of them"
 
     @property
     def back(self) -> str | None:
@@ -71,7 +71,7 @@ class OnlyCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and which run has the copy."""
-        copy = "its result, which undo has moved aside"
+        copy = "the result of this run, which undo has moved aside"
         if self._is_backup:
             copy = "it"
         return f"{self.app} is missing, and run {self.run.name} has the only copy of {copy}"

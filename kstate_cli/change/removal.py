@@ -137,7 +137,7 @@ def remove_sorted_files(run: Run) -> None:
     if folder.is_symlink():
         raise Refused(
             f"{folder} is a symbolic link",
-            hint=("check the target of the link, then remove the link. kstate does not create links there"),
+            hint=("kstate does not create links there. Check the target of the link, then remove the link"),
         )
     if folder.is_dir():
         remove_directory(folder)
@@ -190,7 +190,7 @@ def _unproved(run: Run, why: str) -> Refused:
         f"run {run.name} is unfinished, and its tree {why}",
         where=str(run.tree),
         hint=(
-            f"check {run.tree}, then move {run.path} to another place. Until then kstate refuses to change the "
+            f"check {run.tree}, then move {run.path} to another place. Until then, kstate refuses to change the "
             "application directory"
         ),
     )
@@ -203,7 +203,7 @@ def refuse_foreign(run: Run) -> None:
     """
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
-            f"{run.path} contains a symbolic link where kstate keeps a directory",
+            f"{run.path} contains a symbolic link in place of a directory",
             hint="check the target of the link, remove the link, then run the command again",
         )
     # A foreign file may be the user's notes or data, so then nothing of the run is deleted.
@@ -212,7 +212,7 @@ def refuse_foreign(run: Run) -> None:
         raise Refused(
             (f"the folder of run {run.name} contains {', '.join(foreign[:_MOST_NAMES])}, which kstate did not create"),
             where=str(run.path),
-            hint="move these files to another place. Until then kstate does not delete the run",
+            hint="move these files to another place. Until then, kstate does not delete this run",
         )
 
 

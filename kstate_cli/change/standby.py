@@ -76,8 +76,8 @@ def read_standby(app: Path) -> Standby | None:
             f"kstate cannot determine whether {app} is a standby: {error}",
             where=str(path),
             hint=(
-                "if a newer version of kstate wrote it, use that version. Otherwise create the standby again, "
-                "in another directory or in this one"
+                "if a newer version of kstate created this standby, use that version. Otherwise, create the standby "
+                "again, here or in another directory"
             ),
         ) from None
 
@@ -123,7 +123,7 @@ def refuse_no_standby(app: Path) -> None:
         raise Refused(
             f"kstate does not update {app} from the dump: {why}",
             hint=(
-                f"start the application on the directory or update it once without {option.STANDBY}. To create a "
+                f"start the application on this directory or update it once without {option.STANDBY}. To create a "
                 "standby in its place, first move the directory away:"
             ),
             hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],

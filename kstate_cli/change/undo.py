@@ -114,8 +114,8 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     if run.tree.is_symlink() or not run.tree.is_dir():
         raise Refused(
             f"run {run.name} has no backup of the earlier directory: {run.tree} is not a directory",
-            hint=f"check {run.path}, because another program has removed or replaced the backup",
-            hint_details=[f"to abandon the run, run {command('clean', app, option.RUN, run.name)}"],
+            hint=f"another program has removed or replaced the backup. Check {run.path}",
+            hint_details=[f"to abandon this run, run {command('clean', app, option.RUN, run.name)}"],
         )
     # Before an exchange kstate removes all marks from APP (list_trees). So a tree with this mark has never been APP.
     if token_of(run.tree, STAGED) is not None:
@@ -150,10 +150,10 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
         raise Refused(
             f"the backup of run {run.name} has changed: {some(changed, _MOST_NAMES)}",
             where=str(run.tree),
-            hint=f"{app} is unchanged, because undo would replace it with a damaged directory. Choose one:",
+            hint=f"{app} is unchanged, because undo would replace it with a damaged directory. You have two options:",
             hint_details=[
                 f"restore the missing files in {run.tree}",
-                f"or abandon the run: {command('clean', app, option.RUN, run.name)}",
+                f"or abandon this run: {command('clean', app, option.RUN, run.name)}",
             ],
         )
     if not options.times_lost:
@@ -175,12 +175,12 @@ def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -
         ),
         where=str(run.tree),
         hint=(
-            "a copy that does not preserve times has this effect (cp -r, GNU tar without --format=posix, rsync "
-            "without -t). Choose one:"
+            "the cause may be a copy that lost the file times (cp -r, GNU tar without --format=posix, rsync without "
+            "-t). You have these options:"
         ),
         hint_details=[
-            "if the original still exists, copy it again with its times (cp -a, rsync -a)",
-            "to check every block against its checksum, then restore the backup with its original times: "
+            "if the original still exists, copy it again and keep the times (cp -a, rsync -a)",
+            "check every block against its checksum, and then restore the backup with its original times: "
             + replace(options, times_lost=True).command(app),
         ],
     )
@@ -191,7 +191,7 @@ def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
         f"kstate cannot restore the backup of run {run.name}: {why}",
         where=str(run.tree),
         hint=f"check {run.tree}. {app} is unchanged",
-        hint_details=[f"or abandon the run: {command('clean', app, option.RUN, run.name)}"],
+        hint_details=[f"or abandon this run: {command('clean', app, option.RUN, run.name)}"],
     )
 
 
@@ -224,10 +224,10 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
     if changed and not (times and options.times_lost):
         ways = _ways_on(app, run, options)
         if times:
-            ways.insert(0, f"if a copy did not preserve the times: {replace(options, times_lost=True).command(app)}")
+            ways.insert(0, f"if a copy lost the file times: {replace(options, times_lost=True).command(app)}")
         text = f"{app} has changed since run {run.name}: "
         if times:
-            text = f"{app} has changed since run {run.name}. Only the times of files differ, but not their sizes: "
+            text = f"{app} has changed since run {run.name}. Only file times differ, not sizes: "
         raise Refused(
             text + some(changed, _MOST_NAMES),
             hint="choose:",
@@ -244,7 +244,7 @@ def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
         return [aside]
     source = str(created.get("source", "RELEASE"))
     back = command("migrate", app, option.TO, source, *unproven_too(source))
-    return [f"to keep the changes since then: {back}", aside]
+    return [f"to keep these changes: {back}", aside]
 
 
 def _mark(app: Path, run: Run, *, lost: bool) -> None:

@@ -199,7 +199,7 @@ def _same_names(family: str, before: tuple[LiveFile, ...], after: tuple[LiveFile
     # The MANIFEST of the clone must name the same files. Other ones would mean that RocksDB has compacted this family
     # while a step changed another one.
     if sorted(before, key=_name_of) != sorted(after, key=_name_of):
-        raise VerificationError(f"the column family {family} consists of other SSTs than before")
+        raise VerificationError(f"the column family {family} has other SSTs than before")
 
 
 def _name_of(file: LiveFile) -> str:

@@ -208,7 +208,7 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
     before = tree_hash(app.parent)
     for command in (("undo",), MIGRATE):
         messages = kstate(command[0], app, *command[1:], status=4).err
-        assert "kstate has no other proof of it" in messages
+        assert "nothing else proves it" in messages
         assert str(app / UNDOING) in messages
     assert tree_hash(app.parent) == before
     (app / UNDOING).unlink()
@@ -503,7 +503,7 @@ def test_signal_during_a_deletion_reports_the_partial_deletion(
     (run,) = read_runs(app)
     assert run.state is RunState.CLEANING
     assert (
-        f"run {run.name} is partially deleted. kstate can no longer undo the run. To continue the deletion, run "
+        f"run {run.name} is partially deleted. You can no longer undo this run. To continue the deletion, run "
         in ended.err
     )
     go_on = re.findall(r"To continue the deletion, run kstate (.*)", ended.err)[0]

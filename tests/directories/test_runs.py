@@ -467,7 +467,7 @@ def test_a_run_that_stays_does_not_say_that_nothing_was_touched(
     deleted.write("failed", why="it was killed")
     messages = kstate("clean", app, "-o", "json", status=7)
     assert [run.name for run in read_runs(app)] == [stays.name]
-    assert f"kstate deleted these runs before the failure: {deleted.name}" in messages.err
+    assert f"kstate deleted these runs before it failed: {deleted.name}" in messages.err
     assert [line["code"] for line in map(json.loads, messages.out.splitlines()) if line["type"] == "error"] == [
         "run-halfway"
     ]

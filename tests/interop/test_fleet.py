@@ -68,7 +68,7 @@ def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> No
         )
     assert "it has committed offsets" in messages
     harness.delete("4.3.1", app)
-    assert "the broker does not have a group of this name" in group_of(listing, harness)
+    assert "the broker has no group with this name" in group_of(listing, harness)
 
 
 def group_of(listing: Path, harness: Harness) -> str:

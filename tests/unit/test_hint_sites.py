@@ -247,7 +247,7 @@ CARRIED_OUT = {
     ),
     (
         "change/undo.py",
-        "a copy that does not preserve times",
+        "the cause may be a copy that lost the file times",
     ): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("change/undo.py", "times_lost=True"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("query/streams.py", "--last-flush"): "directories/test_query_cmd.py::test_beside_a_running_application",
@@ -303,10 +303,10 @@ CARRIED_OUT = {
         "change/undo.py",
         "restore the missing files",
     ): "directories/test_hints_followed.py::test_hint_about_a_changed_backup",
-    ("change/undo.py", "to abandon the run"): "directories/test_hints_followed.py::test_a_kept_directory_that_is_gone",
+    ("change/undo.py", "to abandon this run"): "directories/test_hints_followed.py::test_a_kept_directory_that_is_gone",
     (
         "change/undo.py",
-        "or abandon the run",
+        "or abandon this run",
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_cannot_be_put_back",
     (
         "export/files.py",

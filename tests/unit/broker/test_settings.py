@@ -104,8 +104,8 @@ def test_not_a_properties_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (SECRET, "does not consist of one login module with its options"),
-        ("a.Krb5LoginModule required;", "in sasl.jaas.config, and not Krb5LoginModule"),
+        (SECRET, "must contain exactly one login module with its options"),
+        ("a.Krb5LoginModule required;", "in sasl.jaas.config, not Krb5LoginModule"),
     ],
 )
 def test_malformed_login_is_distinguished_from_an_untranslatable_login(value: str, text: str) -> None:

@@ -119,9 +119,7 @@ def test_the_root_directory() -> None:
 
 def test_a_directory_with_the_name_of_a_list_leaves_no_descriptor_open(folder: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    assert differences_from(folder / "real", "", {}) == [
-        "(kstate cannot name the files, because their list is missing)"
-    ]
+    assert differences_from(folder / "real", "", {}) == ["(the list of these files is missing)"]
     with pytest.raises(IsADirectoryError):
         nofollow.reader(nofollow.open_file(folder / "real", os.O_RDONLY))
     assert os.listdir("/proc/self/fd") == before
