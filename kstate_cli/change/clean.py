@@ -143,7 +143,7 @@ def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
     if run.state is RunState.SWITCHING:
         return (
             f"the run {interrupted} while it swapped the directories. The next command that changes the directory "
-            f"completes or removes this run. To complete and undo it now, run  {command('undo', app)}"
+            f"completes or removes this run. To complete and undo it now, run {command('undo', app)}"
         )
     if run.state is RunState.UNDOING:
         return f"the run {interrupted} during its undo. To complete the undo, run {command('undo', app)}"

@@ -10,36 +10,36 @@ from kstate_cli.check.findings import EXPORT_FIRST, NOTHING, RESTORE, WIPE_GLOBA
 from kstate_cli.codes import SILENT
 
 _CORRUPTED = (log.OUT_OF_RANGE, log.CORRUPTED, log.REVIVED)
-_ASK = f"to compare with the current log, run the same check with {option.BOOTSTRAP_SERVER} HOST:PORT"
+_ASK = f"to compare with the current log, repeat this check with {option.BOOTSTRAP_SERVER} HOST:PORT"
 
 BELOW_LOG_START: Final = FindingCode(
     "below-log-start",
-    "The log no longer has the record after the store's offset",
+    "The changelog no longer has the record after the store's offset",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Retention or compaction has moved the log start beyond the offset. Under exactly-once, Streams wipes the "
-        "task and restores it from the new log start. Under at-least-once, Streams restores from the new log start "
-        "over the existing rows. It cannot restore records that the log has lost."
+        "The log start has moved beyond the offset because of retention or compaction. Under exactly-once, Streams "
+        "wipes the task and restores it from the new log start. Under at-least-once, Streams restores from the new "
+        "log start over the existing rows. Records that the log has lost cannot be restored."
     ),
     log=_CORRUPTED,
-    source="StoreChangelogReader gets an OffsetOutOfRangeException from the consumer (KIP-406; {page})",
+    source="the consumer of StoreChangelogReader throws an OffsetOutOfRangeException (KIP-406; {page})",
     page="changelogs.md#log-ends",
     hint=RESTORE,
 )
 BEYOND_LOG_END: Final = FindingCode(
     "beyond-log-end",
-    "The offset of the store is beyond the end of its log",
+    "The store's offset is beyond the end of its changelog",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
         "The topic was deleted and recreated, or an unclean leader election truncated it. Records beyond the end "
-        "exist only in this store. Streams may wipe the store or use it. This depends on whether new records arrive "
-        "before Streams checks the offset."
+        "exist only in this store. Streams either wipes the store or uses it, depending on whether new records "
+        "arrive before it checks the offset."
     ),
     log=(*_CORRUPTED, log.GLOBAL_FAILED),
     source=(
-        "StoreChangelogReader gets an OffsetOutOfRangeException from the consumer. The topic was recreated or "
+        "the consumer of StoreChangelogReader throws an OffsetOutOfRangeException. The topic was recreated or "
         "truncated, so the store may be the only copy ({page})"
     ),
     page="changelogs.md#log-ends",
@@ -48,50 +48,50 @@ BEYOND_LOG_END: Final = FindingCode(
 )
 PAST_THE_DUMP: Final = FindingCode(
     "past-the-dump",
-    "The offset of the store is beyond the end of the dump",
+    "The store's offset is beyond the end of the dump",
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "Usually, the application has run since the dump was taken. But the topic may also have been recreated, "
-        "which a dump cannot show."
+        "Usually, this means that the application has run since the dump was taken. The topic may also have been "
+        "recreated, but a dump cannot show that."
     ),
     source=(
         "the application has run since the dump was taken, or the topic was recreated. Only the broker shows which "
-        "of them happened ({page})"
+        "of the two happened ({page})"
     ),
     page="changelogs.md#dump-or-store",
     hint=f"to compare the offset with the broker, pass {option.BOOTSTRAP_SERVER} HOST:PORT or {option.OFFSETS} FILE",
 )
 GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     "global-out-of-range",
-    "The topic no longer has the record at the offset of a global store",
+    "The topic no longer has the record at a global store's offset",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global and fails to start. When you start the application again, Streams "
-        "rebuilds the stores. In 3.9 and earlier, startup hangs. The consumer of global stores has the reset policy "
-        "none, so it does not reset its offset. No release implements KIP-406, which would change this."
+        "Streams deletes the folder global and fails to start. At the next start, it rebuilds the stores. In 3.9 "
+        "and earlier, startup hangs. The consumer for global stores has the reset policy none, so it does not reset "
+        "its offset. KIP-406 would change this, but no release implements it."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
-        "after GlobalStateManagerImpl.restoreState fails, Streams deletes the folder global and does not start. The "
-        "next start rebuilds the folder (KIP-406; {page})"
+        "if GlobalStateManagerImpl.restoreState fails, Streams deletes the folder global and does not start. The "
+        "next start rebuilds this folder (KIP-406; {page})"
     ),
     page="start.md#global-stores",
     hint=WIPE_GLOBAL,
 )
 TOPIC_RECREATED: Final = FindingCode(
     "topic-recreated",
-    "The topic was recreated, so its id differs from the id of the topic that the store was built from",
+    "The topic was recreated after the store was built, because its topic id has changed",
     level=Level.ERROR,
     more=(
-        "Offsets of the old log have no meaning in the new one, even if they are within its bounds. The store "
-        "may be the only copy of its records."
+        "Offsets from the old log have no meaning in the new log, even if they are within its bounds. The store may "
+        "be the only copy of its records."
     ),
     log=SILENT,
     source=(
-        "a recreated topic has the same name and another topic id (KIP-516). Offsets of the old log have no meaning "
-        "in the new one ({page})"
+        "a recreated topic has the same name but another topic id (KIP-516). Offsets from the old log have no "
+        "meaning in the new log ({page})"
     ),
     page="changelogs.md#another-log",
     hint=EXPORT_FIRST,
@@ -99,29 +99,30 @@ TOPIC_RECREATED: Final = FindingCode(
 )
 LOG_MISSING: Final = FindingCode(
     "log-missing",
-    "The broker does not have the topic or partition of the store's changelog",
+    "The broker does not have the store's changelog topic or partition",
     level=Level.ERROR,
     more=(
-        "The topic was deleted, or this is another cluster. Streams creates a missing changelog again, without records."
+        "The topic was deleted, or the broker belongs to another cluster. Streams creates a missing changelog "
+        "again, without records."
     ),
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
         "InternalTopicManager creates a missing changelog again, without records. Startup fails if a source topic "
-        "is missing (MissingSourceTopicException) or if a changelog has another number of partitions ({page})"
+        "is missing (MissingSourceTopicException) or if a changelog has a wrong number of partitions ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
-    do=("first check that the bootstrap server belongs to the cluster of this application",),
+    do=("first check that the bootstrap server belongs to this application's cluster",),
 )
 NEAR_LOG_START: Final = FindingCode(
     "near-log-start",
-    "The log will soon lose the record after the store's offset",
+    "The changelog will soon lose the record after the store's offset",
     level=Level.WARNING,
     changes_at_close=True,
-    more="Streams then restores the store from the beginning instead of from its offset.",
+    more="Once the record is lost, Streams restores the store from the beginning and no longer from its offset.",
     log=SILENT,
     source=(
-        "when retention has moved the log start beyond the offset, Streams restores the store from the beginning "
+        "if retention moves the log start beyond the offset, Streams restores the store from the beginning "
         "(KIP-406; {page})"
     ),
     page="changelogs.md#log-ends",
@@ -129,22 +130,22 @@ NEAR_LOG_START: Final = FindingCode(
 )
 CATCHES_UP: Final = FindingCode(
     "catches-up",
-    "Streams restores the records between the offset and the end of the log",
+    "Streams restores the records between the store's offset and the end of the changelog",
     level=Level.EXPECTED,
     changes_at_close=True,
     more="This is normal. The more records Streams has to restore, the longer startup takes.",
     log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
-    source="StoreChangelogReader restores from the offset to the end of the log",
+    source="StoreChangelogReader restores from the offset to the end of the changelog",
     hint=NOTHING,
 )
 OLDER_THAN_TOMBSTONES: Final = FindingCode(
     "older-than-tombstones",
-    "The store may contain deleted keys, because the log no longer has their tombstones",
+    "The store may still contain deleted keys, because the log no longer has their tombstones",
     level=Level.WARNING,
     more=(
         "Kafka removes a tombstone from a compacted topic after delete.retention.ms. If Streams restores from an "
-        "older offset, it never reads the tombstone. Keys that were deleted in that time remain in the store and "
-        "appear again in joins and queries."
+        "older offset, it never reads this tombstone. The deleted keys remain in the store and appear again in "
+        "joins and queries."
     ),
     log=SILENT,
     source=(
@@ -158,13 +159,11 @@ AGE_UNKNOWN: Final = FindingCode(
     "age-unknown",
     "kstate does not know how old the store's data is",
     level=Level.EXPECTED,
-    more=(
-        "If the data is older than delete.retention.ms, keys that were deleted in that time may remain in the store."
-    ),
+    more=("If the data is older than delete.retention.ms, keys that were deleted since then may remain in the store."),
     log=SILENT,
     source=(
-        "neither an SST of the store nor a run of kstate records when the data was written. If the data is older "
-        "than delete.retention.ms, deleted keys may remain ({page})"
+        "neither the store's SSTs nor kstate's runs show when the data was written. If the data is older than "
+        "delete.retention.ms, deleted keys may remain ({page})"
     ),
     page="changelogs.md#forgotten-deletes",
     hint=f"if the data may be that old, rebuild the store: {RESTORE} {option.REBUILD}",
@@ -175,9 +174,9 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "In the buffer of a stream-table join with a grace period, the key of a row begins with the time. When "
-        "Streams restores the buffer, it adds the time to the key a second time. After that, Streams never finds "
-        "the record and never removes it. If you restore the buffer with kstate, the keys are correct."
+        "A stream-table join with a grace period has a buffer whose keys begin with the time. When Streams restores "
+        "this buffer, it prepends the time a second time. After that, Streams neither finds nor removes the record. "
+        "If you restore the buffer with kstate, the keys are correct."
     ),
     log=SILENT,
     source="RocksDBTimeOrderedKeyValueBytesStore writes the time into each restored key twice ({page})",
@@ -186,10 +185,11 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
 )
 CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "changelog-without-store",
-    "The store of a changelog has no directory, because it is in memory",
+    "A changelog's store has no directory, because it is in memory",
     level=Level.EXPECTED,
     more=(
-        "Streams restores the complete store at every start. If the store is not in memory, its directory is missing."
+        "Streams restores an in-memory store completely at every start. If the store should be on disk, its "
+        "directory is missing."
     ),
     log=(log.RESTORES_FROM_START,),
     source=("Streams restores an in-memory store from its changelog at every start"),

@@ -23,11 +23,11 @@ _CORRUPTED = (log.CORRUPTED, log.REVIVED, log.WIPED)
 _NO_OFFSETS = (log.NO_OFFSETS, *_CORRUPTED)
 _OFFSETS = f"to see the offset of each store: {command('inspect-position', 'APP')}"
 _UNCLEAN = (
-    f"to rebuild the whole task, which may contain uncommitted rows, run the same command with {option.WIPE_UNCLEAN}"
+    f"to rebuild the whole task because it may contain uncommitted rows, repeat this command with {option.WIPE_UNCLEAN}"
 )
 _REBUILD_GLOBAL = (
-    "Streams rebuilds the global stores from the beginning of their topics when it starts. To restore them at "
-    f"once: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
+    "when Streams starts, it rebuilds global stores from the beginning of their topics. To restore them at once: "
+    "{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 
 NO_OFFSETS: Final = FindingCode(
@@ -37,12 +37,12 @@ NO_OFFSETS: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application was killed, or .checkpoint was lost, so Streams does not know which records the stores "
+        "The application was killed or .checkpoint was lost, so Streams does not know which records the stores "
         "contain. Under exactly-once, Streams deletes the task and restores it from the beginning. Under "
         "at-least-once, it restores all records over the existing rows, and deleted keys may remain."
     ),
     log=_NO_OFFSETS,
-    source="ProcessorStateManager does not accept rows without an offset under exactly-once ({page})",
+    source="under exactly-once, ProcessorStateManager does not accept rows without an offset ({page})",
     page="offsets.md#which-stores",
     hint=RESTORE,
     do=(_UNCLEAN,),
@@ -54,12 +54,13 @@ OFFSET_MISSING: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Under exactly-once, Streams wipes the whole task because of this one store. Either a new topology "
-        "added the store, or its line in .checkpoint was lost."
+        "Either a new topology added the store, or its line in .checkpoint was lost. Under exactly-once, Streams "
+        "wipes the whole task because of this one store."
     ),
     log=_NO_OFFSETS,
     source=(
-        "ProcessorStateManager treats a task as corrupted under exactly-once if one logged store has no offset ({page})"
+        "under exactly-once, ProcessorStateManager treats a task as corrupted if one logged store has no offset "
+        "({page})"
     ),
     page="offsets.md#which-stores",
     hint=RESTORE,
@@ -67,19 +68,19 @@ OFFSET_MISSING: Final = FindingCode(
 )
 UNKNOWN_OFFSET: Final = FindingCode(
     "unknown-offset",
-    "The offset is -4, which means that the store is clean but has no offset",
+    "The stored offset is -4, which means a clean store without an offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Older releases write -4 for a store that has never received a record and read it correctly. When 4.3 "
-        "starts for the first time, it drops lines with -4 and then wipes the task under exactly-once. A migration "
-        "keeps these offsets."
+        "Older releases write -4 for a store that has never received a record, and they can read this offset. When "
+        "4.3 starts for the first time, it drops lines with -4. Under exactly-once, it then wipes the task. A "
+        "migration keeps these offsets."
     ),
     log=_NO_OFFSETS,
     source=(
-        "OffsetCheckpoint.OFFSET_UNKNOWN is -4. LegacyCheckpointingStateStore.migrateLegacyOffsets drops it, and "
-        "Streams then wipes the task under exactly-once ({page})"
+        "LegacyCheckpointingStateStore.migrateLegacyOffsets drops the offset -4 (OffsetCheckpoint.OFFSET_UNKNOWN). "
+        "Under exactly-once, Streams then wipes the task ({page})"
     ),
     page="start.md#first-start-of-43",
     hint=MIGRATE,
@@ -98,48 +99,48 @@ NEVER_WRITTEN: Final = FindingCode(
 )
 NO_SEGMENTS: Final = FindingCode(
     "no-segments",
-    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 can keep it",
+    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 could keep this offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
         "4.3 keeps offsets in the segments. If a store has no segment, 4.3 loses its offset at the first start. "
-        "Under exactly-once, 4.3 then wipes the task at every start. A migration creates a segment without rows, "
-        "which keeps the offset."
+        "Under exactly-once, 4.3 then wipes the task at every start. To keep the offset, a migration creates a "
+        "segment without rows."
     ),
     log=_NO_OFFSETS,
     source=(
-        "AbstractSegments.committedOffset reads the offset from a segment, so 4.3 finds no offset without one and "
-        "wipes the task at every start under exactly-once ({page})"
+        "AbstractSegments.committedOffset reads the offset from a segment. Without a segment, 4.3 finds no offset, "
+        "and under exactly-once it wipes the task at every start ({page})"
     ),
     page="offsets.md#no-segments",
     hint=MIGRATE,
 )
 NO_SEGMENTS_YET: Final = FindingCode(
     "no-segments-yet",
-    "A window or session store has no segment and therefore no offset for 4.3",
+    "A window or session store has no segment, so 4.3 finds no offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Under exactly-once, Streams wipes the task at every start until the store has a row. Then it restores the "
-        "other stores of the task from the beginning."
+        "Under exactly-once, Streams wipes the task at every start until the store has a row. Each time, it "
+        "restores the task's other stores from the beginning."
     ),
     log=_NO_OFFSETS,
     source=(
         "AbstractSegments.committedOffset reads the offset from a segment, so a store without a segment has no "
-        "offset, and every start under exactly-once wipes its task ({page})"
+        "offset. Under exactly-once, every start wipes its task ({page})"
     ),
     page="offsets.md#no-segments",
-    hint="let the application write to the store. Its first row creates a segment, which keeps the offset",
+    hint="let the application write to the store. The first row creates a segment, which keeps the offset",
 )
 STATUS_OPEN: Final = FindingCode(
     "status-open",
-    "The store was not closed, because its status is open",
+    "The store was not closed: its status is still open",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "The application was killed or is still running. The store may contain rows of an aborted transaction, so "
+        "The application was killed or is still running. The store may contain rows from an aborted transaction, so "
         "4.3 wipes the task under exactly-once. Under at-least-once, Streams uses the store unchanged."
     ),
     log=(*log.INVALID_STATE, log.LOCK_HELD, *_CORRUPTED),
@@ -153,14 +154,14 @@ STATUS_OPEN: Final = FindingCode(
 )
 STATUS_MISSING: Final = FindingCode(
     "status-missing",
-    "The store has rows, but neither a status nor an offset that belongs to them",
+    "The store has rows, but neither a status nor a matching offset",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Streams writes the status when it opens a store and when it closes it. Only transactional stores (4.4, "
-        "KIP-892) have no status. kstate recognizes a transactional store by its offset or Position. This store has "
-        "neither, or a file next to it has another offset. Streams treats a store without a status as closed, so "
-        "under exactly-once it may keep uncommitted rows."
+        "Streams writes the status when it opens or closes a store. Only transactional stores (4.4, KIP-892) have "
+        "no status. kstate recognizes a transactional store by its offset or Position. This store has neither, or "
+        "its offset differs from that in a file next to it. Streams treats a store without a status as closed, so "
+        "under exactly-once, uncommitted rows may remain."
     ),
     source=(
         "AbstractColumnFamilyAccessor.open treats a missing status as closed, and only transactional stores "
@@ -175,12 +176,12 @@ STATUS_MISSING: Final = FindingCode(
 )
 GLOBAL_STATUS_OPEN: Final = FindingCode(
     "global-status-open",
-    "A global store was not closed, because its status is open",
+    "A global store was not closed: its status is still open",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "If a store of a task has this status, 4.3 wipes the task and continues. 4.3 does not handle the same "
-        "exception of a global store, so every start fails until you remove the folder global."
+        "If a task's store has this status, 4.3 wipes the task and continues. For a global store, 4.3 does not "
+        "handle the same exception, so every start fails until you remove the folder global."
     ),
     log=log.INVALID_STATE,
     source=(
@@ -195,7 +196,7 @@ SENTINEL_OFFSET: Final = FindingCode(
     "sentinel-offset",
     "The stored offset is an invalid negative number",
     level=Level.ERROR,
-    more="When 4.3 starts, it adds up the offsets of its tasks. It throws an exception for this offset.",
+    more="When 4.3 starts, it adds up the offsets of all tasks, and throws an exception for this one.",
     log=log.SENTINEL,
     source=(
         "StateDirectory.updateTaskOffsets throws an exception for the offsets -2 and -3 and for offsets below -5 "
@@ -207,7 +208,7 @@ SENTINEL_OFFSET: Final = FindingCode(
 )
 GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
     "global-unknown-offset",
-    "The offset of a global store is -4",
+    "A global store has the offset -4",
     level=Level.ERROR,
     changes_at_close=True,
     more="Streams seeks to the stored offset, and the consumer rejects negative offsets, so every start fails.",
@@ -219,7 +220,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
 )
 GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     "global-unknown-topic",
-    "A topic in global/.checkpoint does not belong to any global store",
+    "global/.checkpoint lists a topic that belongs to no global store",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
@@ -228,7 +229,7 @@ GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     ),
     log=(log.UNKNOWN_TOPIC,),
     source=(
-        "up to 4.2, GlobalStateManagerImpl.initialize does not accept more topics than persistent global stores "
+        "up to 4.2, GlobalStateManagerImpl.initialize fails if there are more topics than persistent global stores "
         "({page})"
     ),
     page="offsets.md#which-stores",
@@ -241,13 +242,13 @@ STALE_CHECKPOINT: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 uses the offsets of the file. If an offset is too low, Streams replays records. If it is too high, "
-        "Streams skips records, and their rows are silently missing."
+        "4.3 uses the offsets in this file. If an offset is too low, Streams replays records. If an offset is too "
+        "high, Streams skips records, and their rows are silently missing."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "LegacyCheckpointingStateStore.migrateLegacyOffsets replaces the offsets of the column family by those "
-        "of .checkpoint ({page})"
+        "LegacyCheckpointingStateStore.migrateLegacyOffsets replaces the offsets in the column family with those in "
+        ".checkpoint ({page})"
     ),
     page="start.md#checkpoint-wins",
     hint=MIGRATE,
@@ -259,8 +260,8 @@ STALE_POSITION: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 merges the file into the Position whenever it opens the store and never deletes the file. If the file "
-        "is ahead of the store, queries with a bound succeed before the store has reached the bound."
+        "Whenever 4.3 opens the store, it merges the file into the Position, and it never deletes the file. If the "
+        "file is ahead of the store, queries with a bound succeed before the store has reached the bound."
     ),
     log=SILENT,
     source="StoreQueryUtils.maybeMigrateExistingPositionFile merges the file whenever it opens the store ({page})",
@@ -270,35 +271,35 @@ STALE_POSITION: Final = FindingCode(
 )
 SEGMENTS_DISAGREE: Final = FindingCode(
     "segments-disagree",
-    "The segments of a store have different offsets",
+    "A store's segments have different offsets",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
         "The application crashed, or the directory was copied while the application was running. 4.3.0 uses the "
-        "offset of the oldest segment, and 4.3.1 that of the newest. If Streams uses an offset other than the "
-        "lowest, it skips records."
+        "oldest segment's offset, and 4.3.1 uses the newest segment's. If this offset is not the lowest, Streams "
+        "skips records."
     ),
     log=(log.FROM_OFFSET,),
-    source="AbstractSegments.committedOffset reads the oldest segment in 4.3.0 and the newest in 4.3.1 ({page})",
+    source="AbstractSegments.committedOffset reads the oldest segment in 4.3.0, but the newest in 4.3.1 ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=RESTORE,
     do=(_OFFSETS,),
 )
 SEGMENT_BEHIND: Final = FindingCode(
     "segment-behind",
-    "Rows of some segments are missing, and Streams will not restore them",
+    "Some segments lack rows, and Streams will not restore these rows",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a separate database, with the offset of its last flush. After "
+        "Each segment of a window or session store is a separate database with the offset of its last flush. After "
         "a kill, one segment may have offset 199, while another was never flushed and has no offset. Streams uses "
         "one of these offsets for the whole store and restores only the records after it. To complete the store, "
-        "restore it with kstate or wipe it and start the application."
+        "restore it with kstate, or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "AbstractSegments.committedOffset returns the offset of one segment for all segments, and Streams restores "
-        "nothing below it. Each segment has only the records up to its last flush ({page})"
+        "each segment has only the records up to its last flush. AbstractSegments.committedOffset returns one "
+        "segment's offset for all segments, and Streams restores nothing below it ({page})"
     ),
     page="offsets.md#segments-after-a-kill",
     hint=RESTORE_STORE,
@@ -314,18 +315,18 @@ VERSIONED_REPLAYED: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "When Streams starts, it does not open the segments in which a versioned store keeps older versions. If the "
-        "next record of a key is out of order, it becomes the earliest version, and queries no longer find the "
-        "older versions. After a kill, the rows may be ahead of the offset, because RocksDB can flush rows before "
-        "Streams commits the offset. In a key-value store, replaying records has no effect. In a versioned store, "
-        "versions are lost or end at another time. If you restore the store with kstate, it updates a closed store "
-        "correctly and rebuilds the store of a killed application."
+        "A versioned store keeps older versions in segments that Streams does not open when it starts. If a key's "
+        "next record is out of order, it becomes the earliest version, and queries no longer find the older ones. "
+        "After a kill, the rows may be ahead of the offset, because RocksDB can flush rows before Streams commits "
+        "the offset. Replaying records does no harm in a key-value store, but in a versioned store, versions are "
+        "lost or end at another time. kstate restores such a store correctly: it updates the store if it was "
+        "closed, and rebuilds it if the application was killed."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "LogicalKeyValueSegments.openExisting does not open the logical segments again, so "
-        "RocksDBVersionedStore.put does not see their rows. Under at-least-once, flushed rows may also be ahead of "
-        "the committed offset ({page})"
+        "LogicalKeyValueSegments.openExisting does not reopen the logical segments, so RocksDBVersionedStore.put "
+        "does not see their rows. Under at-least-once, flushed rows may also be ahead of the committed offset "
+        "({page})"
     ),
     page="offsets.md#rows-ahead-of-the-offset",
     hint=RESTORE_STORE,
@@ -337,15 +338,15 @@ START_HANGS: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A store has the status open (1), because the application was killed when it ran without transactional "
-        "stores. If the task opens this store first, Streams does not wipe the task and retries forever. Otherwise "
-        "Streams wipes the whole task and restores it. Only the topology determines the order of the stores. "
-        "Without transactional stores, Streams wipes the task immediately."
+        "A store has the status open (1), because the application was killed while it ran without transactional "
+        "stores. If the task opens this store first, Streams does not wipe the task, and retries forever. "
+        "Otherwise, Streams wipes and restores the whole task. The order of the stores depends only on the "
+        "topology. Without transactional stores, Streams wipes the task immediately."
     ),
     log=log.INVALID_STATE,
     source=(
-        "TaskManager.closeDirtyAndRevive wipes nothing if the first store of a task with transactional stores has "
-        "the status open, so the client remains in REBALANCING ({page})"
+        "if the first store of a task with transactional stores has the status open, "
+        "TaskManager.closeDirtyAndRevive wipes nothing, so the client remains in REBALANCING ({page})"
     ),
     page="offsets.md#transactional-stores",
     hint=WIPE_TASK,
@@ -353,7 +354,7 @@ START_HANGS: Final = FindingCode(
 )
 OFFSET_WITHOUT_STORE: Final = FindingCode(
     "offset-without-store",
-    "The directory of a store is missing, but its offset exists",
+    "A store's directory is missing, but its offset exists",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
@@ -363,20 +364,20 @@ OFFSET_WITHOUT_STORE: Final = FindingCode(
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "OffsetCheckpoint keeps the offset after the directory of its store was removed. Streams creates a new "
-        "store and restores nothing below the offset"
+        "OffsetCheckpoint keeps the offset of a store whose directory was removed. Streams creates a new store and "
+        "restores nothing below this offset"
     ),
     hint=RESTORE,
 )
 STORE_MISSING: Final = FindingCode(
     "store-missing",
-    "A store is missing from a task, but other tasks of its sub-topology have it",
+    "A task lacks a store that other tasks of its sub-topology have",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Streams restores the store from the beginning. Under exactly-once, it restores the whole task if "
-        "other stores of the task have rows."
+        "Streams restores the store from the beginning. Under exactly-once, it restores the whole task if the "
+        "task's other stores have rows."
     ),
     log=_NO_OFFSETS,
     source="all tasks of a sub-topology have the same stores",
@@ -384,13 +385,13 @@ STORE_MISSING: Final = FindingCode(
 )
 MAYBE_UNCLEAN: Final = FindingCode(
     "maybe-unclean",
-    "Rows are newer than .checkpoint, so the task may not have been closed cleanly",
+    "Some rows are newer than .checkpoint, so the task may not have been closed cleanly",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
         "Up to 4.2, Streams also writes .checkpoint after it has restored a task, and a crash does not remove this "
-        "file. The next start then treats uncommitted rows as committed. But a compaction also creates newer files, "
-        "so kstate cannot be sure."
+        "file. The next start then treats uncommitted rows as committed. However, a compaction creates newer files "
+        "too, so kstate cannot be sure."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -410,11 +411,11 @@ WITHOUT_CHANGELOG: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application built the store with withLoggingDisabled(). Streams opens the store unchanged and cannot "
-        "restore it."
+        "The application built the store with withLoggingDisabled(). Streams opens the store unchanged, but cannot "
+        "restore it if its rows are lost."
     ),
     log=(log.NOT_LOGGED,),
-    source="Streams writes no offset for a store without a changelog (withLoggingDisabled)",
+    source="Streams does not write an offset for a store without a changelog (withLoggingDisabled)",
     hint=NOTHING,
 )
 LOST_WITH_ITS_TASK: Final = FindingCode(
@@ -423,14 +424,11 @@ LOST_WITH_ITS_TASK: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
-    more=(
-        "Streams deletes the whole directory of the task. It restores the other stores, but the rows of this store "
-        "are lost."
-    ),
+    more=("Streams deletes the task's whole directory. It restores the other stores, but this store's rows are lost."),
     log=_CORRUPTED,
     source=(
-        "StateManagerUtil.closeStateManager wipes the whole directory of a corrupted task, and Streams "
-        "cannot restore a store without a changelog (withLoggingDisabled)"
+        "StateManagerUtil.closeStateManager wipes a corrupted task's whole directory, and Streams cannot restore a "
+        "store without a changelog (withLoggingDisabled)"
     ),
     hint=(
         "to keep the rows as Parquet, run this before you start the application: kstate export APP STORE "

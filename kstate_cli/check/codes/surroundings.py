@@ -10,15 +10,15 @@ from kstate_cli.check.findings import NOTHING, RESTORE, FindingCode, Level
 from kstate_cli.codes import SILENT
 from kstate_cli.texts import command
 
-_STATUS = f"to see the backup of each run: {command('status', 'APP')}"
+_STATUS = f"to see each run's backup: {command('status', 'APP')}"
 
 CLEANER_MAY_DELETE: Final = FindingCode(
     "cleaner-may-delete",
-    "A task is older than ten minutes, and the cleaner deletes it if it is not assigned to this instance",
+    "A task is older than ten minutes. Streams' cleaner deletes it unless it is assigned to this instance",
     level=Level.EXPECTED,
     more=(
-        "The cleaner of Streams checks only the age of the task directory (state.cleanup.delay.ms). Streams locks "
-        "the tasks that are assigned to this instance, so the cleaner does not delete them."
+        "The cleaner checks only the age of the task directory (state.cleanup.delay.ms). It does not delete tasks "
+        "that are assigned to this instance, because Streams locks them."
     ),
     log=(log.OBSOLETE,),
     source=(
@@ -34,8 +34,8 @@ OLDER_THAN_MAX_AGE: Final = FindingCode(
     "A task is older than state.cleanup.dir.max.age.ms, so Streams deletes it before it opens any store",
     level=Level.WARNING,
     more=(
-        "While 4.3 is running, it does not update the modification time of a task directory. So after a long run, "
-        "the next start deletes the tasks. By default, this setting is off."
+        "While 4.3 is running, it does not update the modification times of task directories. After the application "
+        "has run for long, the next start therefore deletes its tasks. By default, this setting is off."
     ),
     log=(log.OUTDATED,),
     source=(
@@ -44,44 +44,44 @@ OLDER_THAN_MAX_AGE: Final = FindingCode(
     ),
     page="layout.md#ages",
     hint=RESTORE,
-    do=("or start the application without state.cleanup.dir.max.age.ms",),
+    do=("or unset state.cleanup.dir.max.age.ms before you start the application",),
 )
 VERSIONED_POSITION: Final = FindingCode(
     "versioned-position",
     "4.3 loses the Position of a versioned store at every restart",
     level=Level.EXPECTED,
-    more="Rows and offsets remain. Queries with a bound fail until the store has read new records.",
+    more="Rows and offsets are kept. Queries with a bound fail until the store has read new records.",
     log=SILENT,
-    source="RocksDBVersionedStore.writePosition of 4.3 does not keep the Position for a restart ({page})",
+    source="in 4.3, RocksDBVersionedStore.writePosition does not save the Position across restarts ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=NOTHING,
 )
 KEPT_TOO_LONG: Final = FindingCode(
     "kept-too-long",
-    "kstate has kept the backup of a run for a long time",
+    "kstate has kept a run's backup for a long time",
     level=Level.WARNING,
     more=(
-        "The backup and the new directory share files. When Streams compacts such files, the old files remain on "
+        "The backup and the new directory share files. When Streams compacts these files, the old ones remain on "
         "disk, because the backup needs them."
     ),
-    source="the backup of a run keeps files on disk that Streams has already compacted",
+    source="a backup keeps files on disk that Streams has already compacted",
     hint=f"kstate clean APP {option.OLDER_THAN} 7d",
     do=(_STATUS,),
 )
 UNFINISHED_RUN: Final = FindingCode(
     "unfinished-run",
-    "A run of kstate was interrupted, or kstate cannot read its journal",
+    "A kstate run was interrupted, or kstate cannot read its journal",
     level=Level.WARNING,
     more=(
-        "A signal, a kill or a power failure interrupts a run. The directory is either completely the old one or "
-        "completely the new one."
+        "A run is interrupted by a signal, a kill or a power failure. The directory is either completely the old "
+        "one or completely the new one."
     ),
-    source="the next command that changes the directory completes or removes an interrupted run of kstate",
-    hint="run the command again. To see which run it continues: kstate status APP",
+    source="the next command that changes the directory completes or removes an interrupted run",
+    hint="run the interrupted command again. To see the run: kstate status APP",
 )
 ONLY_KEPT: Final = FindingCode(
     "only-kept",
-    "The directory is empty, but a backup of kstate contains its stores",
+    "The directory is empty, but a kstate backup contains its stores",
     level=Level.WARNING,
     more=(
         "All stores were wiped, or the task directories were deleted. Streams will restore everything from the "
@@ -89,33 +89,36 @@ ONLY_KEPT: Final = FindingCode(
     ),
     log=(log.RESTORES_FROM_START,),
     source=(
-        "Streams restores all stores of an empty directory from the beginning, although kstate has a backup of them"
+        "Streams restores an empty directory's stores from the beginning, although kstate has a backup of these stores"
     ),
-    hint="if the finding names a command that restores the backup, run it. To see all backups: kstate status APP",
+    hint=(
+        "if the finding contains a command that restores the backup, run this command. To see all backups: kstate "
+        "status APP"
+    ),
 )
 FOREIGN_OWNER: Final = FindingCode(
     "foreign-owner",
-    "The owner of some files differs from the owner of the application directory",
+    "Some files do not belong to the application directory's owner",
     level=Level.WARNING,
     more=(
-        "Often, root has copied or restored these files. Without write permission, the application cannot open or "
-        "rename a file."
+        "Often, the cause is that root has copied or restored these files. Without write permission, the "
+        "application cannot open or rename them."
     ),
     source="the application must be able to read and write its files ({page})",
     page="layout.md#owners",
-    hint="change the owner of the files to the owner of the application directory (chown)",
+    hint="give these files to the application directory's owner (chown)",
 )
 LOCK_NOT_SHARED: Final = FindingCode(
     "lock-not-shared",
     "The directory is on a network file system, where other hosts may not see its lock",
     level=Level.WARNING,
     more=(
-        "If two instances use one directory, they destroy it. kstate cannot see whether the application is running "
-        "on another host."
+        "If two instances use the same directory, they destroy it. kstate cannot see whether the application is "
+        "running on another host."
     ),
     log=(log.LOCKED,),
     source="StateDirectory.lockStateDirectory uses POSIX locks, which other hosts may not see ({page})",
     page="layout.md#locks",
-    hint="run only one instance for each directory",
+    hint="run only one instance per directory",
     do=((f"after you have stopped all instances, pass {option.LOCK_IS_SHARED} to commands that change the directory"),),
 )

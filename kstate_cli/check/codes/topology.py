@@ -11,25 +11,25 @@ from kstate_cli.codes import SILENT
 from kstate_cli.texts import command
 
 _HOMES: Final = "start.md#tasks-of-another-topology"
-_LOOK = f"to see the current and the new task of each store: {command('ls', 'APP', option.TOPOLOGY, 'NEW')}"
-_DRY = f"to see the changes that it would make: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}"
+_LOOK = f"to see each store's current and new task: {command('ls', 'APP', option.TOPOLOGY, 'NEW')}"
+_DRY = f"to see which changes this makes: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}"
 _EXPORT = (
-    "to keep its rows as Parquet, run this before you start the application: "
+    "to keep its rows as Parquet files, run this before you start the application: "
     f"{command('export', 'APP', 'STORE', option.OUT, 'DIR')}"
 )
 
 LEFT_OVER_TASK: Final = FindingCode(
     "left-over-task",
-    "The directory has a task of a sub-topology that is not in the topology",
+    "The directory has a task whose sub-topology no longer exists",
     level=Level.WARNING,
     more=(
-        "Up to 4.2, the task remains until the cleaner deletes it. 4.3 opens every task directory. For a number "
-        "that is not in the topology, it builds the whole topology. If the application has a global store, 4.3 then "
-        "fails to start."
+        "Up to 4.2, the task remains until Streams' cleaner deletes it. 4.3 opens every task directory. If the "
+        "topology does not have the task's sub-topology number, 4.3 builds the whole topology. With a global store "
+        "in the application, 4.3 then fails to start."
     ),
     log=(log.ANOTHER_TASK,),
     source=(
-        "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for an unknown number. Streams "
+        "in 4.3, InternalTopologyBuilder.buildSubtopology builds the whole topology for an unknown number. Streams "
         "can open a global store for only one task (RocksDBMetricsRecorder.init; {page})"
     ),
     page=_HOMES,
@@ -42,25 +42,25 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory and fails to start if "
-        "it does not exist. A store of another named topology has another changelog, so kstate cannot move it."
+        "one does not exist. A store of another named topology has another changelog, so kstate cannot move it."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
-    source="TopologyMetadata.lookupBuilderForTask of 4.3 throws an UnknownTopologyException ({page})",
+    source="in 4.3, TopologyMetadata.lookupBuilderForTask throws an UnknownTopologyException ({page})",
     page=_HOMES,
-    hint="move the directory of the named topology out of the application directory",
+    hint="move the named topology's directory out of the application directory",
 )
 STORE_ELSEWHERE: Final = FindingCode(
     "store-elsewhere",
     "The topology has the store in another task",
     level=Level.WARNING,
     more=(
-        "Streams looks for a store only in its task and restores it there from its changelog, which has the name of "
-        "the store. The cleaner deletes the store in the other task."
+        "Streams looks for a store only in the store's own task. If the store is missing there, Streams restores it "
+        "from the changelog, whose name contains the store's name. The cleaner deletes the store in the old task."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
-        "StateDirectory.getOrCreateDirectoryForTask derives the name of a task from its sub-topology, and Streams "
-        "looks for a store only in that task ({page})"
+        "StateDirectory.getOrCreateDirectoryForTask derives a task's name from its sub-topology, and Streams looks "
+        "for a store only in that task ({page})"
     ),
     page=_HOMES,
     hint=REHOME,
@@ -75,52 +75,52 @@ MOVED_WITHOUT_CHANGELOG: Final = FindingCode(
         "the task."
     ),
     log=(log.NOT_LOGGED,),
-    source="ProcessorStateManager starts a store without a changelog empty in another task ({page})",
+    source="in another task, ProcessorStateManager starts a store without a changelog empty ({page})",
     page=_HOMES,
     hint=REHOME,
     do=("move the store before you start the application", _EXPORT),
 )
 STORE_NOT_IN_TOPOLOGY: Final = FindingCode(
     "store-not-in-topology",
-    "The topology does not contain this store",
+    "The topology no longer contains this store",
     level=Level.WARNING,
     more=(
         "Streams no longer opens the store. The store remains until Streams wipes its task, or the cleaner deletes "
         "the task."
     ),
     log=SILENT,
-    source="Streams does not delete the changelog and deletes the store only with its task ({page})",
+    source="Streams never deletes the changelog, and deletes the store only together with its task ({page})",
     page=_HOMES,
     hint=REHOME,
     do=(_EXPORT,),
 )
 COPY_DELETED: Final = FindingCode(
     "copy-deleted",
-    "Streams deletes a task with a store that the topology has in another task or no longer has",
+    "Streams deletes a task that still contains a moved or removed store",
     level=Level.WARNING,
     more=(
-        "Under exactly-once, Streams deletes the whole task because one of its stores has no offset. With the task, "
-        "it deletes the rows that the other task could use. Streams must then restore these rows from the changelog."
+        "Under exactly-once, Streams deletes the whole task, because one of its stores has no offset. This also "
+        "deletes rows that another task could use. Streams must then restore these rows from the changelog."
     ),
     log=(log.CORRUPTED, log.REVIVED, log.WIPED),
-    source="StateManagerUtil.closeStateManager deletes the whole directory of a corrupted task ({page})",
+    source="StateManagerUtil.closeStateManager deletes a corrupted task's whole directory ({page})",
     page=_HOMES,
     hint=REHOME,
     do=(_LOOK,),
 )
 NEW_STORE: Final = FindingCode(
     "new-store",
-    "The topology has a store that no task in this directory has",
+    "The topology has a store that does not exist in any task of this directory",
     level=Level.WARNING,
     more=(
-        "Streams restores the store from the beginning of its changelog. The changelog of a new store is empty, but "
-        "the changelog of an in-memory store has records. If a new store is on disk, Streams wipes and restores all "
-        "other stores of its task under exactly-once. An in-memory store has no such effect. The text of a topology "
-        "does not show whether a store is in memory."
+        "Streams restores the store from the beginning of its changelog. A new store's changelog is empty, but an "
+        "in-memory store's changelog has records. If a new store is on disk, Streams wipes and restores its task's "
+        "other stores under exactly-once. An in-memory store has no such effect. The description of a topology does "
+        "not show whether a store is in memory."
     ),
     log=(log.NO_OFFSETS, log.CORRUPTED),
     source=(
-        "ProcessorStateManager.initializeStoreOffsets treats a task as corrupted under exactly-once if one logged "
+        "under exactly-once, ProcessorStateManager.initializeStoreOffsets treats a task as corrupted if one logged "
         "store on disk has no offset ({page})"
     ),
     page=_HOMES,
@@ -131,16 +131,16 @@ NEW_STORE: Final = FindingCode(
 )
 NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     "name-of-another-operator",
-    "A name that the DSL generated now belongs to another operator",
+    "A generated store name now belongs to another operator",
     level=Level.ERROR,
     more=(
-        "The name contains the number of the operator. Streams uses the rows and the changelog of the old operator "
+        "The DSL puts the operator's number into the name. Streams now uses the old operator's rows and changelog "
         "for the new one. The values then have another meaning, or the application cannot read them."
     ),
     log=SILENT,
     source=(
-        "InternalStreamsBuilder.newStoreName puts the number of the operator into the name. If another operator "
-        "gets this number, it uses the same rows and changelog ({page})"
+        "InternalStreamsBuilder.newStoreName puts the operator's number into the name. If another operator gets "
+        "this number, it uses the same rows and changelog ({page})"
     ),
     page=_HOMES,
     hint="do not start the application. First set the old names in the code, with Materialized.as",
@@ -151,17 +151,17 @@ REHOME_REFUSED: Final = FindingCode(
     "kstate refuses to move these stores",
     level=Level.WARNING,
     more="The message states the reason, and the hint describes the first step.",
-    source="kstate refuses operations that would lose state",
+    source="kstate refuses to do anything that would lose state",
     hint=REHOME,
     do=(f"to see the complete message: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}",),
 )
 REHOME_WARNS: Final = FindingCode(
     "rehome-warns",
-    "kstate can move these stores, but prints a warning",
+    "kstate can move these stores, but warns about the result",
     level=Level.WARNING,
     more=(
-        "rehome moves the stores and ends with exit code 1. For example, the topology may no longer read some "
-        "repartition topics, so that it never processes their unread records."
+        "`kstate rehome` moves the stores and exits with 1. For example, the new topology may not read some "
+        "repartition topics any more, so that their unread records are never processed."
     ),
     source="kstate prints a warning and continues",
     hint=REHOME,
