@@ -126,7 +126,7 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
         if segment_start(store.name, name) is None:
             if name[len(store.name) : len(store.name) + 1] == "-":
                 continue  # Streams cannot parse the date, logs a warning, and skips the folder
-            text = f"the entry {label} is not a segment"
+            text = f"{label} is not a segment"
             message = streams_log.NO_SEGMENT_ID.format(name)
             # Streams cuts off as many characters as the name of the store has, without comparing them. A shorter name
             # fails there.
@@ -210,7 +210,7 @@ def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequenc
     text = f"several sub-topologies ({' and '.join(map(str, numbers))}) contain {', '.join(names)}"
     if not (snapshot.request.into_family and snapshot.has_global):
         return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text)
-    text += f". {snapshot.request.release} also opens the global stores in the wrong sub-topology and fails to start"
+    text += f". {snapshot.request.release} also opens the global stores in the wrong sub-topology, so it fails to start"
     return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text, level=Level.ERROR)
 
 
@@ -243,15 +243,19 @@ def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) 
     release = snapshot.request.release
     where = f"the sub-topologies {' and '.join(map(str, numbers))} each contain {some(list(names), _MOST_NAMES)}"
     writers = old_releases(SHARED_STORE_BUILDER)
-    writer_clause = f"If a release {writers} wrote this directory, several suppliers return the same StoreBuilder"
+    writer_clause = (
+        f"If a release {writers} wrote this directory, the suppliers of several processors return the same StoreBuilder"
+    )
     does = {
-        True: f"{release.version} puts their processors into one sub-topology, so the task numbers change, and "
-        "Streams restores all stores that move",
-        False: f"{release.version} also keeps them in separate sub-topologies",
-        None: f"the patch release of {release} decides whether their processors are in one sub-topology",
+        True: (
+            f"{release.version} puts these processors into one sub-topology, so the task numbers change, and Streams "
+            "restores all stores that move"
+        ),
+        False: f"{release.version} also keeps these processors in separate sub-topologies",
+        None: f"Whether these processors are in one sub-topology depends on the patch release of {release}",
     }[release.is_new(SHARED_STORE_BUILDER)]
-    other = "Otherwise the topology was changed, and one of the directories is obsolete"
-    return snapshot.finding(SHARED_STORE_REGROUPED, f"{where}. {writer_clause}, and {does}. {other}")
+    other = "Otherwise, the topology was changed, and one of the directories is obsolete"
+    return snapshot.finding(SHARED_STORE_REGROUPED, f"{where}. {writer_clause}. {does}. {other}")
 
 
 def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mapping[str, int]) -> list[Prediction]:
@@ -292,10 +296,10 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
     for key in keys:
         keeping = [prediction for prediction in predictions if _is_kept(key, prediction)]
         homes = ", ".join(map(str, topology.old.copies[key]))
-        text = f"the sub-topologies {homes} each had a copy of {key}, and each copy contains different records"
+        text = f"the sub-topologies {homes} each had a copy of {key} with different records"
         text += (
-            f". Releases {old_releases(SHARED_STORE_BUILDER)} create such copies if several suppliers return the "
-            "same StoreBuilder"
+            f". Releases {old_releases(SHARED_STORE_BUILDER)} create such copies if the suppliers of several "
+            "processors return the same StoreBuilder"
         )
         level = None
         if keeping:
@@ -303,7 +307,9 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
             # missing.
             level = Level.ERROR
             tasks = some([prediction.task for prediction in keeping], _MOST_NAMES)
-            text += f". In {tasks}, Streams keeps the rows of one sub-topology and does not restore those of the others"
+            text += (
+                f". In {tasks}, Streams keeps only one sub-topology's rows and does not restore the rows of the others"
+            )
         finding = snapshot.finding(SHARED_STORE_REGROUPED, text, level=level)
         yield replace(finding, hint=snapshot.finding(STORE_ELSEWHERE, text).hint)
 

@@ -70,8 +70,8 @@ WIPE_STORE: Final = f"kstate wipe APP {option.TASK} TASK {option.STORE} STORE"
 REHOME: Final = f"kstate rehome APP {option.TOPOLOGY} NEW"
 NOTHING: Final = "nothing to do"
 EXPORT_FIRST: Final = (
-    "do not start the application, because it would restore from a log that has lost these records. First "
-    f"run: kstate export APP STORE {option.OUT} DIR"
+    "do not start the application, because it would restore from a log that has lost these records. First, run: "
+    "kstate export APP STORE {option.OUT} DIR"
 )
 
 

@@ -134,21 +134,21 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
     """Return the finding that explains why a store without an offset has none."""
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
-        text = f"the offset of the store is -4, which {snapshot.request.release} does not support"
+        text = f"the store's offset is -4, which {snapshot.request.release} does not support"
         return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
     if snapshot.request.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
             return snapshot.finding(
-                NO_SEGMENTS, "the store has an offset, but no segment that can keep the offset", task, store.name
+                NO_SEGMENTS, "the store has an offset, but no segment that could keep it", task, store.name
             )
-        return snapshot.finding(NO_SEGMENTS_YET, "the store has no segment and therefore no offset", task, store.name)
+        return snapshot.finding(NO_SEGMENTS_YET, "the store has no segment, so it has no offset", task, store.name)
     if not any(offsets.offsets for offsets in read.stores.values()):
         text = (
             "the task has rows, but none of its stores has an offset. The task was not closed cleanly, or "
             ".checkpoint was lost"
         )
         return snapshot.finding(NO_OFFSETS, text, task)
-    text = "the store has no offset, but other stores of the task have one"
+    text = "the store has no offset, but the task's other stores have one"
     return snapshot.finding(OFFSET_MISSING, text, task, store.name)
 
 
@@ -163,7 +163,7 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
         for tp, (inside, line) in read.stores[store.name].overridden.items():
             text = f"for {tp}, the offset {line} in .checkpoint overrides the offset {inside} in the store"
             if line > inside:
-                text += ". If the store does not have the rows in between, they are silently missing"
+                text += ". If the store lacks the rows in between, they are silently missing"
             # Streams restores records after the offset in the file. If the rows of the store end before it, the rows in
             # between are never restored.
             level = Level.ERROR if line > inside >= 0 else None
@@ -208,7 +208,7 @@ def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
                 values.setdefault(tp, set()).add(offset)
     for tp, offsets in values.items():
         if len(offsets) > 1:
-            text = f"the segments of the store have different offsets of {tp} ({', '.join(map(str, sorted(offsets)))})"
+            text = f"the store's segments have different offsets for {tp} ({', '.join(map(str, sorted(offsets)))})"
             yield snapshot.finding(SEGMENTS_DISAGREE, text, task, store.name)
 
 
@@ -223,12 +223,12 @@ def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
         return
     if may_be_ahead(store, snapshot.resolved[task.name]):
         text = (
-            "the application was killed, so rows of the store may be ahead of its offset, and replayed records "
-            "create other versions"
+            "the application was killed, so the store's rows may be ahead of its offset. Replayed records would "
+            "then create wrong versions"
         )
         yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name, Level.ERROR)
     else:
-        text = "the first out-of-order record of a key hides the older versions of that key"
+        text = "a key's first out-of-order record hides its older versions"
         yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name)
 
 
@@ -268,7 +268,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store is None or prediction.outcome not in _RESTORED:
             continue
         if store.is_grace_buffer:
-            text = "Streams corrupts the keys of the store when it restores the store"
+            text = "Streams corrupts the store's keys when it restores the store"
             yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
         # A wiped store is empty, so records are not applied over existing rows.
         if prediction.outcome is not Outcome.WIPED:

@@ -43,7 +43,7 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     if snapshot.homes is not None:
         missing = snapshot.homes.missing[task.name].get(name)
     if missing is None or not (missing.other_task or missing.new):
-        text = "the store is missing from this task, but other tasks of the sub-topology have it"
+        text = "this task lacks the store, but other tasks of the sub-topology have it"
         return snapshot.finding(STORE_MISSING, text, task, name)
     if missing.other_task:
         text = f"the store is in {missing.other_task}, but the topology has it in {task.name}"
@@ -93,12 +93,15 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
             findings.append(snapshot.finding(code, text, task, name, bad))
         elif name not in homes.missing.get(home, {}):
             findings.append(
-                snapshot.finding(code, f"the store is a copy, and Streams uses the store in {home}", task, name)
+                snapshot.finding(
+                    code, f"the store is an unused copy, because Streams uses the one in {home}", task, name
+                )
             )
         if wiped:
             code = COPY_DELETED
             text = (
-                "Streams deletes the store with its task, but the topology has the store in another task or not at all"
+                "Streams deletes the store together with this task, because the topology no longer has the store in "
+                "this task"
             )
             findings.append(snapshot.finding(code, text, task, name, bad))
         predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))
@@ -119,7 +122,7 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     # No store of these sub-topologies is in the directory, so their partitions, and so their tasks, are unknown.
     for key in homes.unplaced:
         if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
-            text = f"the directory has no store of the sub-topology of {key}"
+            text = f"the directory has no store of {key}'s sub-topology"
             yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
     yield from _of_other_operators(snapshot, homes)
     preview = topology.rehome
@@ -144,7 +147,7 @@ def _of_other_operators(snapshot: Snapshot, homes: Homes) -> Iterator[Finding]:
     keys = sorted(new.homes.keys() & old.homes.keys())
     names = [str(key) for key in keys if key.store in homes.stores and of_another_operator(key, new, old)]
     if names:
-        text = f"another operator created {some(names, _LISTED_NAMES)} before"
+        text = f"in the previous topology, another operator had created {some(names, _LISTED_NAMES)}"
         yield snapshot.finding(NAME_OF_ANOTHER_OPERATOR, text)
 
 
@@ -166,8 +169,8 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     # own tasks.
     if _has_named_parts(topology) != (task.topology is not None):
         text = (
-            "an application with named topologies ignores all others, and an application without them ignores "
-            "named topologies"
+            "an application uses either named topologies or a topology without a name, and ignores tasks of the "
+            "other kind"
         )
         return _ignored(
             snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.EXPECTED))
@@ -179,7 +182,7 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
         return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
     if snapshot.request.into_family:
         return _opened_at_start(snapshot, topology, draft)
-    text = "the topology does not contain this sub-topology, so the cleaner deletes the task"
+    text = "the topology does not contain this sub-topology, so Streams' cleaner deletes the task"
     obstacle, findings = checkpoint_obstacle(snapshot, task)
     draft = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task), *findings)
     if obstacle is not None and len(obstacle.messages) == 1:

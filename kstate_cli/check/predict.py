@@ -61,17 +61,14 @@ def check(app: Application, request: CheckRequest) -> Report:
     # can be predicted.
     if special := [problem for problem in app.all_problems() if problem.code is ProblemCode.SPECIAL]:
         raise Refused(
-            "kstate cannot predict what will happen when the application starts on this directory",
+            "kstate cannot predict how the application will start on this directory",
             where=str(app.path),
             details=first_lines([problem.reasoned for problem in special]),
             hint="move entries that are neither files nor directories out of the application directory",
         )
     if unreadable := [problem for problem in app.all_problems() if problem.code is ProblemCode.UNREADABLE]:
         raise Refused(
-            (
-                "kstate cannot read all of this directory, so it cannot predict what will happen when the "
-                "application starts"
-            ),
+            ("kstate cannot read the whole directory, so it cannot predict how the application will start"),
             where=str(app.path),
             details=first_lines([problem.text for problem in unreadable]),
             hint=STORES_STAY,

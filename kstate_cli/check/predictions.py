@@ -173,8 +173,8 @@ def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_el
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
     reason = (
-        f"the store may not have a changelog (pass {option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS} to "
-        "determine this)"
+        f"the store may not have a changelog. To find out, pass {option.BOOTSTRAP_SERVER}, {option.DUMP} or "
+        f"{option.OFFSETS}"
     )
     if is_surely_lost(snapshot, store):
         outcome, reason = Outcome.LOST, "Streams treats it as a store without a changelog"
@@ -326,7 +326,7 @@ def _from_the_beginning(
         level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(
             UNKNOWN_OFFSET,
-            "the offset of the store is -4",
+            "the store's offset is -4",
             task,
             name,
             level,

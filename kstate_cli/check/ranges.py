@@ -138,7 +138,7 @@ def near_start(range_: Range) -> bool:
 def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> Finding:
     """Return the finding about a log that the broker does not have."""
     return snapshot.finding(
-        LOG_MISSING, f"the broker does not have {key}, which the store was restored from", task, store
+        LOG_MISSING, f"the store was restored from {key}, but the broker does not have this partition", task, store
     )
 
 
@@ -174,11 +174,11 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
     as_of = snapshot.ages[task.name, store.name].as_of_ms
     deletes_heard = delete_coverage(as_of, snapshot.now_ms, retention)
     if deletes_heard is DeleteCoverage.UNKNOWN or as_of is None:
-        yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old the data of the store is", task, store.name)
+        yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old the store's data is", task, store.name)
     elif deletes_heard is DeleteCoverage.NO:
         text = (
-            f"the data of the store is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Keys that "
-            f"were deleted since then may remain in the store (delete.retention.ms is {span_text(retention)})"
+            f"the store's data is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Keys that were "
+            f"deleted since then may remain in the store (delete.retention.ms is {span_text(retention)})"
         )
         yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)
 

@@ -106,8 +106,8 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
         return draft
     starts = ", ".join(str(d.segment_start) for d in skipped)
     text = (
-        f"the segment numbers {starts} are not multiples of a segment interval. Streams opens other segments "
-        "instead, without these rows"
+        f"the segment numbers {starts} are not multiples of a segment interval. Streams does not open these "
+        "segments, so their rows are missing"
     )
     finding = snapshot.finding(SEGMENT_OFF_GRID, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
@@ -126,7 +126,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     request = snapshot.request
     if draft.fatal is not None or not (request.into_family and request.exactly_once and store.status == "open"):
         return draft
-    text = f"the status of the store is open, so {request.release} fails at every start"
+    text = f"the store's status is open, so {request.release} fails at every start"
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
@@ -141,7 +141,7 @@ STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
     Rule("RocksDBStore.openRocksDB, AbstractSegments.openExisting", _databases),
     Rule("RocksDBTimeOrderedSessionStoreWithHeaders (KIP-1285)", _sessions),
     Rule("VersionSet::Recover (RocksDB)", _doubts),
-    Rule("OffsetCheckpoint keeps an offset after the directory of its store was removed", _no_database),
+    Rule("OffsetCheckpoint keeps the offset of a store whose directory was removed", _no_database),
     Rule("AbstractSegments.segmentName", _misplaced_segments),
     Rule("DBImpl::Recover (RocksDB) creates a database with create_if_missing", _recreated),
 )
@@ -164,7 +164,7 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
         return ()
     if has_rows_without_headers(store):
         return _misread(
-            snapshot, task, store, ("the store has rows without headers, but was opened as a store with headers")
+            snapshot, task, store, ("the store was opened as a store with headers, but its rows have no headers")
         )
     if not may_be_misread_with_headers(store):
         return ()
@@ -173,12 +173,12 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
     elsewhere = [twin for other in snapshot.siblings(task) for twin in other.stores if twin.name == store.name]
     if any(store_kind(twin.kind.name).misread_before for twin in elsewhere):
         return _misread(
-            snapshot, task, store, ("in other tasks, this is a store with headers, but its rows in this task have none")
+            snapshot, task, store, ("other tasks have this store with headers, but in this task its rows have none")
         )
     if snapshot.request.headers_format:
         if certain:
-            return _misread(snapshot, task, store, "the rows of the store have no headers")
-        text = "if the rows of the store are on-window-close sessions, they have no headers"
+            return _misread(snapshot, task, store, "the store's rows have no headers")
+        text = "if the store's rows are on-window-close sessions, they have no headers"
         return _misread(snapshot, task, store, text, Level.WARNING)
     if certain:
         text = "you do not have to do anything, unless the application sets dsl.store.format=HEADERS"
@@ -215,7 +215,7 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         code, text = obstacle.code, obstacle.text
         swallowed = store.segmented and not snapshot.request.into_family
         if swallowed:
-            text += ". The store silently opens without this segment and all later ones"
+            text += ". Streams silently opens the store without this segment and all later ones"
             if code == DOES_NOT_OPEN:
                 code = SEGMENT_DOES_NOT_OPEN
         finding = snapshot.finding(code, text, task, store.name)

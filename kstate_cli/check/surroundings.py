@@ -44,8 +44,8 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
         text = (
-            f"these tasks are older than ten minutes: {_some(old)}. The cleaner deletes those that are not assigned "
-            "to this instance"
+            f"{_some(old)}: older than ten minutes. Streams' cleaner deletes tasks that are not assigned to this "
+            "instance"
         )
         yield snapshot.finding(CLEANER_MAY_DELETE, text)
 
@@ -67,7 +67,7 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
     if around.others:
         yield snapshot.finding(
             FOREIGN_OWNER,
-            f"the owner of the application directory (uid {around.owner}) does not own these entries: "
+            f"these entries do not belong to the application directory's owner (uid {around.owner}): "
             f"{_some(list(around.others))}",
         )
 
@@ -120,7 +120,7 @@ AROUND_RULES: tuple[SurroundingsRule, ...] = (
         "StateDirectory reads and writes the files as the application's user (docs/internals/layout.md#owners)", _owners
     ),
     SurroundingsRule("StateDirectory.lockStateDirectory", _mount),
-    SurroundingsRule("the runs of kstate keep backups", _runs),
+    SurroundingsRule("kstate keeps backups of its runs", _runs),
     SurroundingsRule("Streams restores an InMemoryKeyValueStore at every start", _in_memory),
 )
 """The rules about the directory as a whole."""
@@ -150,7 +150,7 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
     # These stores may have no changelog. Then their rows are lost with the directory.
     without = _stores_without_offset(snapshot)
     if without:
-        text += f". The rows of {some(without, _LISTED_TASKS)} are then lost, unless these stores have a changelog"
+        text += f". Without a changelog, the rows of {some(without, _LISTED_TASKS)} are then lost"
     yield snapshot.finding(FAILED_START_DELETES, text)
 
 

@@ -116,12 +116,12 @@ def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             continue
         if task.has_offsets_family and name not in absent:
             text = (
-                "the store has an offset, but no directory, because it is in memory. With upgrade.from, .checkpoint "
-                "also contains in-memory stores"
+                "the store has an offset but no directory, because it is in memory. With upgrade.from, .checkpoint "
+                "also lists in-memory stores"
             )
             findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
-        text = f"the directory of the store is missing, but its offset {offset} exists"
+        text = f"the store's directory is missing, but its offset {offset} exists"
         findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name))
         empty[name] = findings[-1].code
         if name not in absent:
@@ -171,7 +171,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _status_text(store: Store) -> str:
-    text = "the status of the store is open"
+    text = "the store's status is open"
     if _keeps_segments_open(store):
         text += f", but an earlier segment is not open, so the first start ends in ERROR ({streams_log.LOCK_HELD})"
     return text
@@ -200,7 +200,7 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     stores = [store for store in draft.stores.values() if store.databases]
     hangs, text = None, "if the first store that Streams opens in the task has the status open"
     if all(store.status == "open" for store in stores):
-        hangs, text = True, "because all stores of the task have the status open"
+        hangs, text = True, "because all stores in the task have the status open"
     finding = snapshot.finding(START_HANGS, f"{text}, the client stays in REBALANCING", draft.task)
     return replace(draft.with_findings(finding), code=finding.code, hangs=hangs)
 
@@ -221,7 +221,7 @@ def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         for tp, offset in draft.read.stores[name].offsets.items():
             if offset < 0 and offset not in _HARMLESS_NEGATIVE:
                 draft = draft.with_findings(
-                    snapshot.finding(SENTINEL_OFFSET, f"the offset of {tp} is {offset}", draft.task, name)
+                    snapshot.finding(SENTINEL_OFFSET, f"the offset for {tp} is {offset}", draft.task, name)
                 )
                 text, file = f"offset {offset} of {tp}", f"{draft.task.name}/{name}"
                 fails[name] = Obstacle(SENTINEL_OFFSET, text, file, streams_log.SENTINEL)
@@ -256,10 +256,10 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StateDirectory.taskDirIsEmpty (docs/internals/layout.md#foreign-entries)", _foreign),
     Rule("StateDirectory.cleanOutdatedDirsOnStartup", _too_old),
     Rule("StateManagerUtil.registerStateStores", _stores),
-    Rule("OffsetCheckpoint keeps an offset after the directory of its store was removed", _absent_stores),
+    Rule("OffsetCheckpoint keeps the offset of a store whose directory was removed", _absent_stores),
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
-    Rule("StateManagerUtil.registerStateStores does not open any store after one that fails", _not_reached),
+    Rule("StateManagerUtil.registerStateStores opens no more stores after one has failed", _not_reached),
     Rule("AbstractColumnFamilyAccessor.open", _status),
     Rule(
         "ProcessorStateManager.initializeStoreOffsets fails if OffsetCheckpoint.read throws an exception", _unreadable
@@ -269,7 +269,7 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StoreChangelogReader, DefaultStateUpdater (KIP-406)", predicted),
     Rule("RocksDBTimeOrderedKeyValueBytesStore; delete.retention.ms", _after),
     Rule("ProcessorStateManager.checkpoint", _unclean),
-    Rule("TopologyMetadata.buildSubtopology gives a task the stores of its sub-topology", _elsewhere),
+    Rule("TopologyMetadata.buildSubtopology gives each task its sub-topology's stores", _elsewhere),
 )
 """The rules for a task, in the order of Streams."""
 
@@ -326,7 +326,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Verdict:
     """Judge a global store that opens, by its offsets, which are the next ones to read."""
     if OFFSET_UNKNOWN in read.offsets.values():
-        text = "the offset of the store is -4, and Streams seeks to this offset"
+        text = "the store's offset is -4, and Streams seeks to this offset"
         finding = snapshot.finding(GLOBAL_UNKNOWN_OFFSET, text, task, store.name)
         obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (streams_log.SEEK_NEGATIVE,))
         return _fails(task, store, obstacle), (finding,)
@@ -423,6 +423,8 @@ GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
     Rule("AbstractColumnFamilyAccessor.open", _without_status),
     Rule("GlobalStateManagerImpl.registerStore, restoreState", _global_stores),
-    Rule("GlobalStateManagerImpl.initialize does not accept more topics than persistent global stores", _unknown_topic),
+    Rule(
+        "GlobalStateManagerImpl.initialize fails if there are more topics than persistent global stores", _unknown_topic
+    ),
 )
 """The rules for the folder ``global``, in the order of Streams."""

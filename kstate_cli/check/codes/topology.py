@@ -84,10 +84,7 @@ STORE_NOT_IN_TOPOLOGY: Final = FindingCode(
     "store-not-in-topology",
     "The topology no longer contains this store",
     level=Level.WARNING,
-    more=(
-        "Streams no longer opens the store. The store remains until Streams wipes its task, or the cleaner deletes "
-        "the task."
-    ),
+    more=("Streams no longer opens the store. It remains on disk until Streams or its cleaner deletes the task."),
     log=SILENT,
     source="Streams never deletes the changelog, and deletes the store only together with its task ({page})",
     page=_HOMES,

@@ -121,7 +121,7 @@ def test_stores_of_a_shared_builder() -> None:
     tasks = [task(store("count", database(), task="0_0"), store("shared", database(), task="0_0"), name="0_0")]
     tasks += [task(store("second", database(), task="1_0"), store("shared", database(), task="1_0"), name="1_0")]
     for release, text in (
-        ("4.2.1", "4.2.1 also keeps them in separate"),
+        ("4.2.1", "4.2.1 also keeps these processors in separate"),
         ("4.2.2", "into one sub-topology"),
         ("4.2", "the patch release of"),
     ):
