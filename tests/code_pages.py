@@ -51,7 +51,7 @@ def _index() -> str:
             messages.setdefault(sentence, []).append(_link(explanation))
     texts = [f"| `{sentence}` | {', '.join(links)} |" for sentence, links in sorted(messages.items())]
     contents = "\n".join(["```{toctree}", ":hidden:", "", *(f"codes/{group.name}" for group in groups()), "```"])
-    table = ["| group | prefix | printed by |", "| --- | --- | --- |", *rows, ""]
+    table = ["| group | prefix | where kstate prints the codes |", "| --- | --- | --- |", *rows, ""]
     index = ["| message | codes |", "| --- | --- |", *texts, ""]
     return "\n".join([_HEAD, *table, _MESSAGES, *index, contents, ""])
 
@@ -66,7 +66,7 @@ def _page(group: CodeGroup) -> str:
         "",
         _MARK,
         "",
-        f"What do these codes mean, and what should you do? These commands print them: {group.where}.",
+        f"This page explains the codes in {group.where}, and what to do about each of them.",
         "",
     ]
     return "\n".join([*head, *(line for row in group.explanations for line in _section(row))]).rstrip() + "\n"

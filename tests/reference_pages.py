@@ -179,9 +179,9 @@ def _below(kind: type[CommandEnd]) -> Iterator[type[CommandEnd]]:
 
 
 _GIVEN_CODES: Final = {
-    "system": "The operating system returned an error.",
-    "database": "RocksDB returned an error.",
-    "defect": "kstate has a defect. To find it, run the command again with `KSTATE_LOG=FILE`.",
+    "system": "The operating system reported an error.",
+    "database": "RocksDB reported an error.",
+    "defect": "kstate has a bug. To find it, run the command again with `KSTATE_LOG=FILE`.",
     "failed": "The command failed for a reason without a separate code.",
 }
 """Codes that errors are given where they are raised, or that no class has."""

@@ -71,7 +71,7 @@ REHOME: Final = f"kstate rehome APP {option.TOPOLOGY} NEW"
 NOTHING: Final = "nothing to do"
 EXPORT_FIRST: Final = (
     "do not start the application, because it would restore from a log that has lost these records. First, run: "
-    "kstate export APP STORE {option.OUT} DIR"
+    f"kstate export APP STORE {option.OUT} DIR"
 )
 
 

@@ -37,7 +37,7 @@ from kstate_cli.texts import command, suggestion
 
 _OF_PYDANTIC = "Value error, "
 """Text that pydantic puts before the error of a value, if Typer calls it."""
-_REPORT = "run the command again with KSTATE_LOG=FILE and report this defect with the file"
+_REPORT = "run the command again with KSTATE_LOG=FILE and report this bug with the file"
 
 
 def error_to_report(error: BaseException) -> BaseException:
@@ -227,7 +227,7 @@ def _as_report(error: BaseException) -> CommandEnd | None:
         return KstateError(
             str(error), hint=f"to see which files are damaged, run {verify}" if verify else None, code=DATABASE_CODE
         )
-    headline = f"kstate has a defect: {type(error).__name__}: {error}"
+    headline = f"kstate has a bug: {type(error).__name__}: {error}"
     return KstateError(headline, hint=_REPORT, hint_details=_runs(), code=DEFECT_CODE)
 
 

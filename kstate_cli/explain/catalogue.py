@@ -37,27 +37,61 @@ def groups() -> tuple[CodeGroup, ...]:
     return tuple(
         replace(group, explanations=tuple(_for_people(entry) for entry in group.explanations))
         for group in (
-            CodeGroup("finding", "Findings of check", "check, in the column finding or the member code", _findings()),
-            CodeGroup("outcome", "What happens to a store at the next start", "check, in the member outcome",
-                  plain("outcome", {member.value: texts for member, texts in OUTCOMES.items()})),
-            CodeGroup("verify", "Findings of verify", "verify, in the member code", _damages()),
-            CodeGroup("fleet", "Findings of fleet", "fleet, in the member code", _fleet_findings()),
-            CodeGroup("problem", "Problems of a directory",
-                  "ls, inspect-position and each refused command, in the member code",
-                  plain("problem", {member.value: texts for member, texts in PROBLEMS.items()})),
-            CodeGroup("run", "States of a run", "status, in the member state", plain("run", RUN_STATES)),
-            CodeGroup("restoration", "States of a restoration", "status and restore, in the member restoration",
-                  plain("restoration", RESTORATION_STATES)),
-            CodeGroup("status", "Status of a store", "ls and inspect-position, in the member status",
-                  plain("status", STORE_STATUS)),
-            CodeGroup("query", "Why a partition did not answer", "query, in the member code of each failure",
-                  _failures()),
-            CodeGroup("exit", "Exit codes", "every command, as its exit code", plain("exit", EXITS)),
-            CodeGroup("error", "Codes of errors", "every command with -o json, in the member code of the error",
-                  plain("error", {**ERRORS, **{member.value: texts for member, texts in REHOME.items()}})),
-            CodeGroup("note", "Notes", "restore, ls, check, query and export, on standard error", _notes()),
+            CodeGroup(
+                "finding",
+                "Findings of check",
+                "the column `finding` and the JSON member `code` of `kstate check`",
+                _findings(),
+            ),
+            CodeGroup(
+                "outcome",
+                "What happens to a store at the next start",
+                "the JSON member `outcome` of `kstate check`",
+                plain("outcome", {member.value: texts for member, texts in OUTCOMES.items()}),
+            ),
+            CodeGroup("verify", "Findings of verify", "the JSON member `code` of `kstate verify`", _damages()),
+            CodeGroup("fleet", "Findings of fleet", "the JSON member `code` of `kstate fleet`", _fleet_findings()),
+            CodeGroup(
+                "problem",
+                "Problems of a directory",
+                "the JSON member `code` of `kstate ls`, `kstate inspect-position` and all commands that refuse a "
+                "directory",
+                plain("problem", {member.value: texts for member, texts in PROBLEMS.items()}),
+            ),
+            CodeGroup("run", "States of a run", "the JSON member `state` of `kstate status`", plain("run", RUN_STATES)),
+            CodeGroup(
+                "restoration",
+                "States of a restoration",
+                "the JSON member `restoration` of `kstate status` and `kstate restore`",
+                plain("restoration", RESTORATION_STATES),
+            ),
+            CodeGroup(
+                "status",
+                "Status of a store",
+                "the JSON member `status` of `kstate ls` and `kstate inspect-position`",
+                plain("status", STORE_STATUS),
+            ),
+            CodeGroup(
+                "query",
+                "Why a partition did not answer",
+                "the JSON member `code` of each failure of `kstate query`",
+                _failures(),
+            ),
+            CodeGroup("exit", "Exit codes", "the exit status of every command", plain("exit", EXITS)),
+            CodeGroup(
+                "error",
+                "Codes of errors",
+                "the JSON member `code` of every error",
+                plain("error", {**ERRORS, **{member.value: texts for member, texts in REHOME.items()}}),
+            ),
+            CodeGroup(
+                "note",
+                "Notes",
+                "the notes that `kstate restore`, `ls`, `check`, `query` and `export` print on standard error",
+                _notes(),
+            ),
         )
-    )  # fmt: skip
+    )
 
 
 def explanations() -> Iterator[Explanation]:

@@ -33,7 +33,7 @@ from kstate_cli.streams_log import OTHER_PARTITIONS
 from kstate_cli.texts import command
 
 _STATUS = f"to see what the run did: {command('status', 'APP')}"
-_MESSAGE = "read the message, which states what failed, where, and what to do next"
+_MESSAGE = "read the message. It states what failed, where, and what to do next"
 
 # By the attribute of the class: a code and its text cannot part.
 ERRORS: Final = {
@@ -44,44 +44,45 @@ ERRORS: Final = {
         do=(f"to list the stores: {command('ls', 'APP')}",),
     ),
     ConditionNotMet.code: Texts(
-        "A check has a negative result (exit 3)", "kstate printed the findings before the error.", do=(_MESSAGE,)
+        "The command succeeded, but its result is negative (exit 3)",
+        "kstate printed the findings before the error.",
+        do=(_MESSAGE,),
     ),
     QueryFailedError.code: Texts(
         "A partition did not answer the query (exit 3)",
-        "kstate printed the rows of the other partitions. For each failure, it prints a reason, such as "
-        "NOT_UP_TO_BOUND.",
-        do=("check the reason of each failure",),
+        "kstate printed the other partitions' rows. For each failure, it printed a reason, such as NOT_UP_TO_BOUND.",
+        do=(f"read the explanation of each reason: {command('explain', 'NOT_UP_TO_BOUND')}",),
     ),
     Refused.code: Texts(
-        "kstate refused the operation, because it is unsafe or the state is unknown (exit 4)",
+        "kstate refused to run, because it would be unsafe or because the state is unknown (exit 4)",
         "kstate changed nothing.",
         do=(_MESSAGE,),
     ),
     DumpError.code: Texts(
-        "A dump contradicts its manifest, or kstate cannot read it (exit 4)",
+        "The dump contradicts its manifest, or kstate cannot read the dump (exit 4)",
         "For example, files are missing, a column has another type, or the manifest does not match the records.",
         do=(str(DumpError.usual_hint),),
     ),
     DumpRot.code: Texts(
-        "A file of a dump is damaged, because its bytes have changed since it was written (exit 4)",
-        "The SHA-256 of the file differs from the manifest, or kstate cannot decode a page of the file. kstate "
-        "changed nothing.",
+        "A file in the dump is damaged: its bytes have changed since it was written (exit 4)",
+        "The file's SHA-256 differs from the manifest, or kstate cannot decode a page of the file. kstate changed "
+        "nothing.",
         do=(
-            "copy the file again from another copy of the dump",
+            "copy the file from another copy of the dump",
             "or create a new full dump, while the broker still has the records: "
             + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "NEW"),
             f"to see which other files are damaged: {command('verify-dump', 'DUMP')}",
         ),
     ),
     SerdeError.code: Texts(
-        "The serde cannot read the bytes or cannot serialize this key (exit 4)",
-        "kstate printed the rows that it could read.",
+        "The serde cannot decode the bytes, or cannot encode this key (exit 4)",
+        "kstate printed the rows that it could decode.",
         do=(f"pass another serde with {option.KEY_SERDE} or {option.VALUE_SERDE}",),
     ),
     InUse.code: Texts(
         "Another process is using the directory (exit 5)",
-        "The application or another kstate command is running. If kstate can determine the process, the message "
-        "names it.",
+        "The application or another kstate command is running. The message names the process if kstate can "
+        "determine it.",
         (log.LOCKED, log.TASK_LOCKED),
         do=(f"stop the application or pass {option.WAIT} SECONDS",),
     ),
@@ -91,17 +92,17 @@ ERRORS: Final = {
         do=(_MESSAGE, _STATUS),
     ),
     HostError.code: Texts(
-        "This host lacks descriptors, threads, memory or disk space (exit 6)",
-        "This error is no sign of damaged stores, so do not wipe them for this reason.",
+        "This host ran out of file descriptors, threads, memory or disk space (exit 6)",
+        "The stores are probably intact, so do not wipe them because of this error.",
         do=("raise the limit that the message names or free the resource, then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(
-        "The operating system returned an error (exit 6)",
+        "The operating system reported an error (exit 6)",
         "For example, a file does not exist, the disk does not respond, or this user lacks a permission.",
         do=(_MESSAGE,),
     ),
-    DATABASE_CODE: Texts("RocksDB returned an error (exit 6)", do=(look_closer("APP"),)),
+    DATABASE_CODE: Texts("RocksDB reported an error (exit 6)", do=(look_closer("APP"),)),
     StoreUnreadable.code: Texts(
         "kstate cannot read a store (exit 6)",
         "The store is damaged, a running application has it open, or its kind is ambiguous.",
@@ -109,18 +110,18 @@ ERRORS: Final = {
     ),
     OutputLost.code: Texts(
         "kstate could not write all results (exit 6)",
-        "The printed output is incomplete.",
+        "The output is incomplete.",
         do=("free disk space for the output, then run the command again",),
     ),
-    KstateError.code: Texts("The command failed, and the failure has no specific code (exit 6)", do=(_MESSAGE,)),
+    KstateError.code: Texts("The command failed for a reason without a specific code (exit 6)", do=(_MESSAGE,)),
     DEFECT_CODE: Texts(
-        "kstate has a defect (exit 6)",
-        "kstate ended with an unexpected error. Even then, a change is either complete or has no effect.",
-        do=("run the command again with KSTATE_LOG=FILE, then report the defect and attach the file", _STATUS),
+        "kstate has a bug (exit 6)",
+        "kstate ended with an unexpected error. Even in this case, a change is either complete or has no effect.",
+        do=("run the command again with KSTATE_LOG=FILE, then report the bug and attach this file", _STATUS),
     ),
     RunHalfway.code: Texts(
         "A run failed after it swapped the directories (exit 7)",
-        "APP is completely the new directory, but the run did not complete its last steps.",
+        "APP is the complete new directory, but the run did not complete its last steps.",
         do=("run the command again", f"or roll the run back: {command('undo', 'APP')}", _STATUS),
     ),
     Interrupted.code: Texts(
@@ -132,61 +133,61 @@ ERRORS: Final = {
 
 
 # The same advice for several refusals: only the old text distinguishes their cases.
-_OLD: Final = f"also pass the text of the topology that ran here last, with {option.FROM} OLD.txt"
+_OLD: Final = f"also pass the description of the topology that ran here last: {option.FROM} OLD.txt"
 
 REHOME: Final = {
     WhyRefused.OTHER_APPLICATION: Texts(
         "The new topology has few or none of the stores in this directory (exit 4)",
-        "The text belongs to another application, or nearly all stores were renamed.",
-        do=("pass the topology text of this application", _OLD),
+        "The description belongs to another application, or nearly all stores were renamed.",
+        do=("pass the topology description of this application", _OLD),
     ),
     WhyRefused.OLD_DOES_NOT_FIT: Texts(
-        "The old topology does not have the stores in the same tasks as the directory (exit 4)",
+        "The old topology and the directory have the stores in different tasks (exit 4)",
         "With topology.optimization, the task numbers depend on the properties that you pass to StreamsBuilder.build.",
-        do=("pass the text of the topology that ran here last, as StreamsBuilder.build(props) returned it",),
+        do=("pass the description of the topology that ran here last, as StreamsBuilder.build(props) returned it",),
     ),
     WhyRefused.GLOBAL: Texts(
         "A store is global only in the topology or only in the directory (exit 4)",
         (
-            "A global store is not partitioned, and Streams restores it from its whole topic. So kstate cannot move "
-            "rows between a global store and the store of a task."
+            "A global store is not partitioned, and Streams restores it from its whole topic. Therefore, kstate "
+            "cannot move rows between a global store and a task's store."
         ),
-        do=("wipe the store, and Streams recreates it",),
+        do=("wipe the store, so that Streams recreates it",),
     ),
     WhyRefused.TWO_COPIES: Texts(
         "Two tasks with the same partition number each have a copy of the store (exit 4)",
-        "The new topology was already started, and it created stores in addition to the old ones.",
+        "You have already started the new topology, which created additional copies of the stores.",
         do=(_OLD,),
     ),
     WhyRefused.HALF_A_TASK: Texts(
         "The tasks of merged sub-topologies are on different hosts (exit 4)",
         (
             "After the move, each host would have only a part of the task. Under exactly-once, Streams wipes a task "
-            "if the offset of a store is missing."
+            "if a store's offset is missing."
         ),
         do=(
             (
-                f"complete the task from a dump in the same run, on every host: pass {option.FROM_CHANGELOG} DUMP "
+                f"on every host, complete the task from a dump in the same run: pass {option.FROM_CHANGELOG} DUMP "
                 f"{option.FOR} RELEASE"
             ),
-            "or move the directories of one partition to one host, while the application is stopped on both hosts",
+            "or stop the application on both hosts, then move all directories of one partition to one host",
         ),
     ),
     WhyRefused.GENERATED: Texts(
-        "A name that the DSL generated contains the number of the operator (exit 4)",
+        "A generated store name contains its operator's number (exit 4)",
         (
-            "After a change of the topology, the operator may have another number. Then its store has another name "
-            "and another changelog, and the old name may belong to another operator. kstate moves such a store only "
-            "if it has the same sources and processors in both texts."
+            "After a topology change, the operator may have another number. Its store then has another name and "
+            "another changelog, and the old name may belong to another operator. kstate moves such a store only if "
+            "it has the same sources and processors in both descriptions."
         ),
         do=(_OLD, "or set the old name in the code, with Materialized.as"),
     ),
     WhyRefused.NUMBER_TAKEN: Texts(
-        "The directory already has tasks with the new number of a sub-topology (exit 4)",
-        ("The numbers do not show whether sub-topologies were merged or whether one replaced another."),
+        "The directory already has tasks with a sub-topology's new number (exit 4)",
+        ("The numbers alone do not show whether sub-topologies were merged or one replaced another."),
         do=(
             (
-                f"map these tasks with another {option.MAP} or pass the texts of both topologies with "
+                f"map these tasks with another {option.MAP}, or pass both topology descriptions with "
                 f"{option.TOPOLOGY} and {option.FROM}"
             ),
         ),
@@ -195,52 +196,52 @@ REHOME: Final = {
         "A store is new, and its kind is unknown (exit 4)",
         (
             'From 4.3 on, an empty store needs an offset that means "from the beginning". Without this offset, '
-            "Streams wipes the task under exactly-once. The kind of the store determines where kstate must write "
-            "the offset."
+            "Streams wipes the task under exactly-once. Where kstate must write the offset depends on the kind of "
+            "store."
         ),
         do=(
-            f"specify the kind in kstate.toml: {option.SPEC}",
+            f"specify the kind in kstate.toml and pass it with {option.SPEC}",
             _OLD,
-            f"or, with at-least-once: {option.GUARANTEE} at_least_once",
+            f"or pass {option.GUARANTEE} at_least_once if the application runs with at-least-once",
         ),
     ),
     # Both ways lose something: the restoration its time, the other guarantee its safety. The user chooses.
     WhyRefused.UNCLEAN: Texts(
-        "The application did not cleanly close the stores that kstate would move (exit 4)",
+        "The stores that kstate would move were not closed cleanly (exit 4)",
         "Under exactly-once, these stores may contain uncommitted rows.",
         do=(
-            f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores only them",
-            f"or {option.GUARANTEE} at_least_once",
+            f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores them",
+            f"or pass {option.GUARANTEE} at_least_once if the application runs with at-least-once",
         ),
     ),
     WhyRefused.FOREIGN: Texts(
-        "A task from which kstate would move stores contains a file that Streams did not create (exit 4)",
-        "kstate cannot determine to which task this file belongs.",
-        do=("move it out of the application directory",),
+        "A task whose stores kstate would move contains a file that Streams did not create (exit 4)",
+        "kstate does not know which task this file should belong to.",
+        do=("move this file out of the application directory",),
     ),
     WhyRefused.MEMBERS: Texts(
-        "The consumer group of the application has members (exit 4)",
+        "The application's consumer group has members (exit 4)",
         (
-            "An instance is running or stopped less than session.timeout.ms ago. By default, an instance does not "
-            "leave its group when it stops."
+            "An instance is still running, or it stopped less than session.timeout.ms ago. By default, a stopped "
+            "instance stays in its group until its session times out."
         ),
-        do=("stop all instances", f"then wait until the sessions of stopped instances end: {option.WAIT} 60"),
+        do=("stop all instances", f"then let kstate wait until their sessions have timed out: {option.WAIT} 60"),
     ),
     WhyRefused.UNREAD: Texts(
         "The new topology does not read some topics that have unread records (exit 4)",
         (
-            "For example, if a repartition topic is renamed, Streams creates a new topic, and no instance reads the "
-            "remaining records of the old one."
+            "For example, if a repartition topic is renamed, Streams creates a new topic, and the remaining records "
+            "of the old one are never read."
         ),
         do=(
-            "start the old topology, let it process all its input, and stop it",
+            "start the application with the old topology, let it process all its input, and stop it",
             f"if you do not need these records, omit {option.BOOTSTRAP_SERVER}",
         ),
     ),
     WhyRefused.PARTITIONS: Texts(
-        ("Changelogs have more or fewer partitions than their new sub-topologies have tasks (exit 4)"),
+        ("A changelog's partitions do not match the number of tasks in its new sub-topology (exit 4)"),
         (
-            "Streams creates a task for each partition of the largest source topic and fails to start if an "
+            "Streams creates one task for each partition of the largest source topic. It fails to start if an "
             "existing changelog has another number of partitions. If Streams restores a table from its source "
             "topic, the application never reaches RUNNING."
         ),
@@ -248,20 +249,19 @@ REHOME: Final = {
         do=("keep these sub-topologies separate", "or repartition one of their inputs"),
     ),
     WhyRefused.OTHER_CLUSTER: Texts(
-        "The broker has none of the changelogs of this directory (exit 4)",
-        "Either the broker belongs to another cluster, or this user does not have the permission to describe these "
-        "topics.",
-        do=("pass the cluster of this application and a user with the permission to describe its topics",),
+        "The broker has none of this directory's changelogs (exit 4)",
+        "Either the broker belongs to another cluster, or this user may not describe these topics.",
+        do=("pass this application's cluster, and a user that may describe its topics",),
     ),
 }
 
 
 _STATUS = f"to see what the run did: {command('status', 'APP')}"
 # True for every ended command: the journal shows the next one what to finish or delete.
-_AGAIN = "run the command again: it continues the interrupted run or deletes its files"
+_AGAIN = "run the command again. kstate then continues the interrupted run or deletes its files"
 _SIGNALLED = (
     "After the first signal, kstate shuts down cleanly. If it has not swapped the directories yet, it deletes the "
-    "new files, and APP is unchanged. Otherwise the message reports the state of the run."
+    "new files, and APP is unchanged. Otherwise, the message reports the state of the run."
 )
 
 
@@ -273,16 +273,16 @@ def _of_signal(number: signal.Signals) -> str:
 EXITS: Final = {
     str(EXIT_OK): Texts(
         "The command succeeded, or there was nothing to do",
-        "For check, diff, verify, and inspect-position with a bound, the result is positive.",
+        "For check, diff, verify, and inspect-position with --at, this also means that the result is positive.",
         do=("nothing",),
     ),
     str(EXIT_WARNINGS): Texts(
         "The command succeeded, but printed warnings",
         (
-            "The work is complete. For example, kstate skipped stores, dropped headers, or found an unclean "
-            "shutdown. If the command reads, its output may lack rows."
+            "The work is complete, but you should read the warnings. For example, kstate skipped stores, dropped "
+            "headers, or found an unclean shutdown. The output of a command that reads may lack rows."
         ),
-        do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK} to exit with 0",),
+        do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK}, so that the command exits with 0",),
     ),
     str(UsageError.exit_code): Texts(
         "The command line is invalid",
@@ -290,44 +290,47 @@ EXITS: Final = {
             "An option, a file or a store does not exist, or the directory does not belong to an application. "
             "kstate changed nothing."
         ),
-        do=(f"read the message, which names the mistake. To see every option, pass {option.HELP} to the command",),
+        do=(f"read the message, which names the mistake. To see the command's options, pass {option.HELP}",),
     ),
     str(ConditionNotMet.exit_code): Texts(
-        "A check has a negative result",
+        "The command succeeded, but its result is negative",
         (
-            "The command succeeded. For example, check reported a finding, diff found a difference, verify found "
-            "damage, ls found a foreign entry, or a store is below the bound. kstate changed nothing."
+            "For example, check reported a finding, diff found a difference, verify found damage, ls found a "
+            "foreign entry, or a store is below the bound. kstate changed nothing."
         ),
         do=(f"to see what a finding means: {command('explain', 'CODE')}",),
     ),
     str(Refused.exit_code): Texts(
-        "kstate refused the operation, because it is unsafe or the state is unknown",
+        "kstate refused to run, because it would be unsafe or because the state is unknown",
         (
-            "kstate never changes a directory whose state it does not know, and it does not guess. It changed "
-            "nothing. A command that reads lists the parts of the state that kstate could not judge."
+            "kstate changed nothing. It never changes a directory whose state it does not know, and it does not "
+            "guess. A command that only reads lists what it could not judge."
         ),
-        do=("read the message, which names the obstacle and how to remove it",),
+        do=("read the message, which names the obstacle and states how to remove it",),
     ),
     str(InUse.exit_code): Texts(
         "Another process is using the directory",
         (
-            "The application or another kstate command is running. A Streams client holds the lock of APP/.lock "
+            "The application or another kstate command is running. A Streams client holds the lock on APP/.lock "
             "from its creation until it is closed. If you start a client while kstate changes the directory, the "
-            "client prints the messages below."
+            "client logs the messages below."
         ),
         (log.LOCKED, log.TASK_LOCKED),
         do=(f"stop the application or pass {option.WAIT} SECONDS",),
     ),
     str(RunFailed.exit_code): Texts(
         "The command failed, and the application directory is unchanged",
-        ("The disk is full or broken, kstate could not read a store or write a result, or Spark reported an error."),
+        (
+            "For example, the disk is full or broken, kstate could not read a store or write a result, or Spark "
+            "reported an error."
+        ),
         do=("fix the cause that the message names, then run the command again", _STATUS),
     ),
     str(RunHalfway.exit_code): Texts(
-        "The command changed the application directory, but a later step failed",
+        "The command changed the application directory, but failed in a later step",
         (
-            "APP is completely the new directory. The command did not complete a last step, such as a sync, a "
-            "journal line or the summary. If the command was clean, a part of the backup is deleted."
+            "APP is the complete new directory. Only a last step failed, such as a sync, a journal line or the "
+            "summary. If the command was clean, it deleted only a part of the backup."
         ),
         do=(
             _AGAIN,
@@ -336,24 +339,24 @@ EXITS: Final = {
         ),
     ),
     _of_signal(signal.SIGHUP): Texts(
-        "Signal 1 (SIGHUP) ended the command, because the terminal was closed", _SIGNALLED, do=(_AGAIN,)
+        "Signal 1 (SIGHUP) ended the command because the terminal was closed", _SIGNALLED, do=(_AGAIN,)
     ),
     _of_signal(signal.SIGINT): Texts(
-        "Signal 2 (SIGINT) ended the command, because you pressed Ctrl-C", _SIGNALLED, do=(_AGAIN,)
+        "Signal 2 (SIGINT) ended the command because you pressed Ctrl-C", _SIGNALLED, do=(_AGAIN,)
     ),
     # No handler runs at SIGKILL: the shell or the container reports the code, and not kstate.
     "137": Texts(
-        "Signal 9 (SIGKILL) ended the command, often because the host was short of memory",
+        "Signal 9 (SIGKILL) ended the command, often because the host ran out of memory",
         (
-            "kstate could not shut down cleanly. The directory is still completely the old one or completely the "
-            "new one."
+            "kstate could not shut down cleanly. Nevertheless, the directory is either completely the old one or "
+            "completely the new one."
         ),
-        do=(f"give the container more memory or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
+        do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
-        "The program that reads the output ended, as with | head",
-        "The printed output is correct, but incomplete.",
-        do=("if you intended that, do nothing",),
+        "The program that read the output has ended, as in kstate ls APP | head",
+        "The output is correct but incomplete.",
+        do=("if that was your intention, you do not have to do anything",),
     ),
     _of_signal(signal.SIGTERM): Texts("Signal 15 (SIGTERM) ended the command", _SIGNALLED, do=(_AGAIN,)),
 }

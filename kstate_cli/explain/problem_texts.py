@@ -16,7 +16,7 @@ from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
 _PUT_BACK = "move it out of the application directory or restore the original entry"
-_CHECK = f"to see what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"
+_CHECK = f"to predict how the application will start: {command('check', 'APP', option.FOR, 'RELEASE')}"
 _VERIFY = f"to check all files for damage: {command('verify', 'APP')}"
 _REBUILD = (
     f"rebuild the store from a dump: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
@@ -27,11 +27,11 @@ _WIPE = (
 )
 _DAMAGED = (_VERIFY, _REBUILD, _WIPE)
 _KILLED = (
-    "if the application was killed while it created or dropped the database, a migration can exclude its task: "
+    "if the application was killed while it created or dropped the database, migrate without its task: "
     + command("migrate", "APP", option.TO, "RELEASE", option.UNCLEAN, "wipe")
 )
 _HALF_MADE = (*_DAMAGED, _KILLED)
-_NOT_SET = "if it sets neither, let the application restore the store when it starts: " + command(
+_NOT_SET = "if the application sets neither, let it restore the store when it starts: " + command(
     "wipe", "APP", option.TASK, "TASK", option.STORE, "STORE"
 )
 _OPENS = f"RocksDBStore.openDB fails if RocksDB cannot open the directory ({see('rocksdb.md')})"
@@ -40,161 +40,162 @@ _OPENS = f"RocksDBStore.openDB fails if RocksDB cannot open the directory ({see(
 # belongs to the problem.
 PROBLEMS: Final = {
     ProblemCode.LINK: Texts(
-        "The directory contains a symbolic link in a place where Streams does not create one",
-        ("kstate does not follow links below the application directory, because the target could belong to another "
-            "application. kstate refuses to change the directory."),
+        "The directory contains a symbolic link that Streams did not create",
+        (
+            "kstate refuses to change the directory. It does not follow links in an application directory, because "
+            "their targets could belong to another application."
+        ),
         SILENT,
         f"StateDirectory creates tasks and stores as directories ({see('layout.md#paths')})",
         ("replace the link with the real file or folder",),
     ),
     ProblemCode.NOT_A_DIRECTORY: Texts(
-        "An entry has the name of a task or a segment, but is not a directory",
-        "Streams treats it as a directory and fails when it opens it.",
+        "An entry has the name of a task or segment, but is not a directory",
+        "Streams treats such an entry as a directory, and fails when it opens the entry.",
         None,
         f"StateDirectory.getOrCreateDirectoryForTask ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
     ),
     ProblemCode.NOT_A_FILE: Texts(
-        "An entry should be an offsets file or a file of a database, but is not a regular file",
-        "kstate and Streams cannot read it.",
+        "An offsets file or database file is not a regular file",
+        "Neither kstate nor Streams can read it.",
         None,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_PUT_BACK,),
     ),
     ProblemCode.SPECIAL: Texts(
-        "An entry is a FIFO, a socket, a device, an endless folder tree, or a file that is far too large",
-        "kstate does not read such an entry, because it could block forever or exhaust the memory.",
+        "An entry is a FIFO, a socket, a device, an endless folder tree, or a file of implausible size",
+        "kstate does not read such an entry, because reading could block forever or exhaust the memory.",
         None,
         None,
         (_PUT_BACK,),
     ),
     ProblemCode.UNREADABLE: Texts(
-        "This user does not have the permission to read a file, or the disk returned an error",
-        "kstate does not know whether the file is damaged, so do not wipe the store for this reason.",
+        "This user may not read a file, or the disk reported an error",
+        "The file may be intact, so do not wipe the store because of this problem.",
         None,
         None,
         # No command that changes the store: it may be healthy, and its rows would be replaced for a missing right.
-        (CHECK_THE_DISK, "run the command as the user of the application"),
+        (CHECK_THE_DISK, "run the command as the application's user"),
     ),
     ProblemCode.FOREIGN: Texts(
         "The directory contains a file that Streams did not create",
-        "Streams ignores the file. kstate keeps the file when it changes the directory and removes it if you wipe "
+        "Streams ignores the file. kstate keeps the file when it changes the directory, but removes it if you wipe "
         "its task.",
         SILENT,
         f"StateDirectory.taskDirIsEmpty ({see('layout.md#foreign-entries')})",
-        ("do nothing or move it out of the application directory",),
+        ("ignore the file, or move it out of the application directory",),
     ),
     ProblemCode.ILLEGAL_NAME: Texts(
-        "A folder among the stores has a name that a store cannot have",
+        "A folder among the stores has a name that is not valid for a store",
         (
-            "The name of a store consists of letters, digits, dots, underscores and dashes and has at most 249 "
-            "characters."
+            "A store name has at most 249 characters: letters, digits, dots, underscores and dashes."
         ),
         SILENT,
         f"Named.validate ({see('changelogs.md#topics')})",
         (_PUT_BACK,),
     ),
     ProblemCode.NO_SEGMENT: Texts(
-        "The folder of a window or session store contains an entry that is not a segment",
+        "A window or session store contains an entry that is not a segment",
         "Releases up to 4.2 silently open the store without rows, and 4.3 fails to start.",
         (log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
         f"AbstractSegments.segmentIdFromSegmentName ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
     ),
     ProblemCode.MALFORMED_OFFSETS: Texts(
-        "Streams and kstate cannot read a .checkpoint or .position file",
-        "The file is empty or truncated, or was edited by hand.",
+        "A .checkpoint or .position file is malformed",
+        "Neither Streams nor kstate can read it. The file is empty or truncated, or was edited by hand.",
         MALFORMED_FILE_MESSAGES,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.READING_FAILED: Texts(
-        "The operating system returned an error when kstate read a file",
-        "kstate has the permission to read the file and has found no damage in its contents.",
+        "The operating system reported an error when kstate read a file",
+        "This user may read the file, and kstate has found no damage in its contents.",
         None,
         None,
         (CHECK_THE_DISK,),
     ),
     ProblemCode.NEGATIVE_PARTITION: Texts(
         "A line of an offsets file contains a negative partition",
-        "Streams reads the line, but partitions are never negative, so the file was edited.",
+        "Streams reads the line. Partitions are never negative, so the file was edited.",
         SILENT,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.DROPPED_LINE: Texts(
         "A line of .checkpoint has a negative offset, and Streams skips the line",
-        "For Streams, the store then has no offset.",
+        "The store then has no offset.",
         (log.LINE_DROPPED,),
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.ONLY_KEPT: Texts(
-        "The directory no longer has any of the stores in the backup of a run",
-        "The directory was emptied after the run. The backup may be the only copy of the stores, so clean does not "
-        "delete it.",
+        "The directory has lost all stores that a run's backup contains",
+        "The directory was emptied after the run. The backup may be the only copy of these stores, so `kstate "
+        "clean` does not delete it.",
         None,
         None,
         (
             # Never clean: what the run keeps may be the only copy.
-            f"to see the backup of each run and how to restore it: {command('status', 'APP')}",
+            f"to see each run's backup and how to restore it: {command('status', 'APP')}",
         ),
     ),
     ProblemCode.NO_CURRENT: Texts(
-        "The file CURRENT of a database is missing",
+        "A database has no CURRENT file",
         (
-            "RocksDB treats the folder as a new database and creates an empty one, unless the folder contains a "
-            "write-ahead log."
+            "RocksDB treats the folder as a new database. It creates an empty database there, unless the folder "
+            "contains a write-ahead log."
         ),
         (log.LOG_WITHOUT_CURRENT,),
         "DBImpl::Recover of RocksDB creates a database with create_if_missing",
         _HALF_MADE,
     ),
     ProblemCode.NO_DATABASE: Texts(
-        "The folder of a store has files, but neither CURRENT nor a MANIFEST",
-        "The folder is an incomplete copy of a database or does not belong to RocksDB.",
+        "A store's folder has files, but neither CURRENT nor a MANIFEST",
+        "The folder is an incomplete copy of a database, or RocksDB did not create it.",
         None,
         _OPENS,
         _HALF_MADE,
     ),
     ProblemCode.DOES_NOT_OPEN: Texts(
         "RocksDB cannot open the database",
-        "The message contains the error of RocksDB, which names the file.",
+        "The message contains RocksDB's error, which names the file.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _DAMAGED,
     ),
     ProblemCode.NOT_OPENED_HERE: Texts(
-        "The RocksDB version of kstate cannot open the database",
-        "The RocksDB version of the application may be able to open it. kstate has found no damage.",
+        "RocksDB in the version that kstate uses cannot open the database",
+        "The application's RocksDB version may be able to open it. kstate has found no damage.",
         SILENT,
         _OPENS,
         # No restoration: the database may be healthy, and only too new for the RocksDB of kstate.
-        ("leave this store unchanged", "try a newer version of kstate, which may open it"),
+        ("leave this store unchanged", "try a newer version of kstate, which may be able to open the store"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
         "A stored offset does not have 8 bytes",
-        "Streams cannot deserialize it, so 4.3 fails to open the store.",
+        "Streams cannot decode such an offset, so 4.3 fails to open the store.",
         (log.NOT_A_LONG,),
         f"AbstractColumnFamilyAccessor, LongDeserializer ({see('offsets.md#column-family')})",
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_OFFSETS: Texts(
         "The column family offsets contains a row that Streams did not write",
-        "The key of the row is not a topic and partition, or the Position is malformed.",
+        "The row's key is not a topic and partition, or the Position is malformed.",
         None,
         f"AbstractColumnFamilyAccessor.commit ({see('offsets.md#column-family')})",
         _DAMAGED,
     ),
     ProblemCode.NO_MANIFEST: Texts(
-        "The file CURRENT of a database refers to a MANIFEST that does not exist",
+        "A database's CURRENT file names a MANIFEST that does not exist",
         "RocksDB does not know which files belong to the database.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _HALF_MADE,
     ),
     ProblemCode.TORN_MANIFEST: Texts(
-        "The MANIFEST of a database ends in the middle of a record",
+        "A database's MANIFEST ends in the middle of a record",
         "RocksDB opens an earlier state of the database, so rows may be silently missing.",
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
@@ -202,54 +203,60 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_OPTIONS: Texts(
         "A database has no OPTIONS file",
-        ("When RocksDB creates a database, it writes this file last. If the application was killed before that, the "
-            "file is missing. Without it, kstate does not know the settings of the database."),
+        (
+            "RocksDB writes this file last when it creates a database. If the application was killed before that, "
+            "the file is missing. Without it, kstate does not know the database's settings."
+        ),
         SILENT,
         f"RocksDB writes OPTIONS whenever it opens a database ({see('rocksdb.md#options')})",
         (_CHECK, _REBUILD, _WIPE, _KILLED),
     ),
     ProblemCode.MALFORMED_OPTIONS: Texts(
-        "The OPTIONS file of a database does not have the form that RocksDB writes",
-        "kstate does not know the settings of the database, so it does not write to it.",
+        "A database's OPTIONS file is malformed",
+        "kstate does not know the database's settings, so it does not write to this database.",
         SILENT,
         f"RocksDB writes OPTIONS whenever it opens a database ({see('rocksdb.md#options')})",
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_SETTING: Texts(
-        "The database has a setting that kstate does not support",
-        ("The rocksdb.config.setter of the application sets a custom comparator or merge operator, folders outside "
-        "the store, or an encrypted environment. Without this setting, kstate could misread or damage the "
-        "database."),
+        "A database has a setting that kstate does not support",
+        (
+            "The application's rocksdb.config.setter sets a custom comparator or merge operator, folders outside "
+            "the store, or an encrypted environment. kstate does not have this setting, so it could misread or "
+            "damage the database."
+        ),
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         # No rebuild either: kstate would create the database without the setting, and Streams could not read it.
-        ("leave this store unchanged. Only Streams can use it",),
+        ("leave this store unchanged. Only Streams can use such a store",),
     ),
     ProblemCode.NO_SSTS: Texts(
-        "The directory of a database does not contain its SSTs",
-        ("The rocksdb.config.setter of the application may put the SSTs into other folders with setDbPaths or "
-            "setCfPaths. RocksDB does not record these folders in a file. If the application does not use such "
-            "folders, the SSTs were removed."),
+        "A database's directory does not contain its SSTs",
+        (
+            "The application's rocksdb.config.setter may put the SSTs into other folders (setDbPaths, setCfPaths). "
+            "RocksDB does not record these folders in a file. If the application does not use such folders, the "
+            "SSTs were removed."
+        ),
         (log.STORE_NOT_OPENED,),
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         # The question comes first: SSTs in other folders are healthy, and a wipe would lose them.
         ("if the application sets db_paths or cf_paths, leave this store unchanged", _NOT_SET),
     ),
     ProblemCode.TWO_LAYOUTS: Texts(
-        "A store exists twice, as one database in rocksdb/NAME and as segments in NAME/",
+        "A store exists twice: as one database in rocksdb/NAME, and as segments in NAME/",
         (
-            "The application uses only one of them. The other one remains if the application changed the store to a "
-            "windowed store or back. kstate cannot determine which one the application uses, so it predicts nothing "
-            "and refuses to change the directory."
+            "The application uses only one of these directories. The other one remains from the time before the "
+            "store became a windowed store, or stopped being one. kstate cannot determine which one the application "
+            "uses, so it refuses to predict anything or to change the directory."
         ),
         SILENT,
         f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
         # Only the code of the application shows which place it opens, so a user has to decide.
-        ("move the one that the application no longer uses out of the application directory",),
+        ("move the obsolete one out of the application directory",),
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
-        "The OPTIONS file and the MANIFEST of a database list different column families",
-        "One of the two files is truncated or was copied from another place.",
+        "A database's OPTIONS file and MANIFEST list different column families",
+        "One of the two files is truncated, or was copied from another place.",
         SILENT,
         f"RocksDB writes the same column families to both files ({see('rocksdb.md#options')})",
         _HALF_MADE,
@@ -260,17 +267,17 @@ PROBLEMS: Final = {
         "that wrote it.",
         (log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY),
         f"RocksDBStore.openRocksDB ({see('stores.md#column-families')})",
-        ("use a newer version of kstate, which may support the release", _REBUILD),
+        ("use a newer version of kstate, which may support this release", _REBUILD),
     ),
     ProblemCode.UNDER_WAY: Texts(
         "The running application is creating or dropping a database at this moment",
-        "kstate can determine the kind of the store when this is complete.",
+        "Afterwards, kstate can determine the store's kind.",
         None,
         None,
         ("run the command again",),
     ),
     ProblemCode.SST: Texts(
-        "A file with rows is missing, truncated, damaged, or of an unknown format",
+        "A file with rows is missing, truncated or damaged, or has an unknown format",
         ("The MANIFEST lists the file, so RocksDB does not open the database. Up to 4.2, Streams silently skips a "
             "segment that RocksDB cannot open."),
         (log.STORE_NOT_OPENED,),
@@ -278,17 +285,20 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.BLOB: Texts(
-        "A blob file with values is missing or does not have the size that the MANIFEST records",
-        "RocksDB opens the database, but returns an error when the application reads a row whose value is in that "
-        "file.",
+        "A blob file with values is missing, or its size differs from the MANIFEST",
+        "RocksDB opens the database. When the application reads a row whose value is in this file, RocksDB reports "
+        "an error.",
         SILENT,
         f"BlobSource::GetBlob of RocksDB ({see('rocksdb.md#options')})",
         _DAMAGED,
     ),
     ProblemCode.SST_NOT_NAMED: Texts(
-        "The database has a file with rows that its MANIFEST does not list",
-        ("A crash can leave such files behind, and they are harmless. If the application did not crash, the "
-            "MANIFEST is truncated, and rows are silently missing. kstate does not refuse to change the directory."),
+        "A file in a database contains rows, but the MANIFEST does not list this file",
+        (
+            "A crash can leave such files behind, which are harmless. If the application did not crash, the "
+            "MANIFEST is truncated, and rows are silently missing. kstate still changes the directory if you ask "
+            "for it."
+        ),
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
         # After a crash the file is expected: a restoration would replace a healthy store.
@@ -313,21 +323,25 @@ NOTES: Final = {
     "no-position": Note(
         ("contain no Position, so",),
         Texts(
-            "The records of the dump have no Positions, so the restored stores start with an empty Position",
-            ("This affects only applications with bounded queries (IQv2, PositionBound). Such a query fails with "
-                "NOT_UP_TO_BOUND until the application has read new input. Rows and offsets are complete. When Kafka "
-                "Streams restores from a topic without Positions, the result is the same."),
+            "The dump's records have no Positions, so the restored stores start with an empty Position",
+            (
+                "Rows and offsets are complete. Only bounded queries (IQv2, PositionBound) are affected: they fail "
+                "with NOT_UP_TO_BOUND until the application has read new input. The result is the same when Kafka "
+                "Streams restores from a topic without Positions."
+            ),
             rule=f"StoreQueryUtils takes the Position from the header c of changelog records ({see('changelogs.md')})",
-            do=("if the application has no bounded queries, do nothing",
-                "otherwise send one record to each input partition"),
+            do=("if the application does not use bounded queries, you do not have to do anything",
+                "otherwise, send one record to each input partition"),
         ),
     ),
     "no-headers": Note(
         ("the dump has no record headers",),
         Texts(
             "The dump was written without record headers, so it has no Positions",
-            ("This affects only applications with bounded queries (IQv2, PositionBound), until they have read new "
-                "input. kstate refuses to restore stores with record headers from such a dump."),
+            (
+                "Bounded queries (IQv2, PositionBound) fail until the application has read new input. kstate "
+                "refuses to restore stores with record headers from such a dump."
+            ),
             do=("dump the topics with their headers: "
                 + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP"),),
         ),
@@ -335,10 +349,10 @@ NOTES: Final = {
     "rows-not-read": Note(
         ("kstate has not read the rows of the dump",),
         Texts(
-            "The dry run has not read the rows, so restore may still refuse the dump",
+            "The dry run did not read the rows, so the restoration may still refuse the dump",
             (
-                "Only when kstate reads the rows can it detect damaged bytes and rows that do not match their "
-                "stores. If it then refuses the dump, it changes nothing."
+                "kstate must read the rows to detect damaged bytes and rows that do not match their stores. If it "
+                "then refuses the dump, it changes nothing."
             ),
             do=(f"repeat the dry run without {option.NO_VERIFY_DUMP}",),
         ),
@@ -347,12 +361,10 @@ NOTES: Final = {
         ("of the dump, which is not a changelog of this application",),
         Texts(
             "The dump contains a topic that does not belong to any store of this application",
-            "You do not have to do anything if the topic belongs to another application or to a store that was "
-            "removed.",
+            "If the topic belongs to another application or to a removed store, you do not have to do anything.",
             do=(
                 (
-                    "if a store is missing from the plan, describe it in kstate.toml and pass the file with "
-                    f"{option.SPEC}"
+                    f"if the plan lacks a store, describe this store in kstate.toml and pass the file with {option.SPEC}"
                 ),
             ),
         ),
@@ -361,7 +373,7 @@ NOTES: Final = {
         ("because it is in memory. Kafka Streams restores it at every start",),
         Texts(
             "An in-memory store has no files, so kstate does not restore it",
-            "Streams reads its changelog whenever the application starts, with or without kstate.",
+            "Streams reads the store's changelog whenever the application starts, with or without kstate.",
             do=("nothing",),
         ),
     ),
@@ -377,8 +389,10 @@ NOTES: Final = {
         ("it is past the end of the dump",),
         Texts(
             "The store has all records of the dump, so kstate leaves it unchanged",
-            ("This is normal if the application has run since the dump was taken. If the note states that the log "
-                "was truncated or recreated, the store may be the only copy of its records."),
+            (
+                "This is normal if the application has run since the dump was taken. If the note mentions a "
+                "truncated or recreated log, the store may be the only copy of its records."
+            ),
             do=("if the log may have been recreated, compare the store with the broker: "
                 + command("check", "APP", option.FOR, "RELEASE", option.BOOTSTRAP_SERVER, "HOST:PORT"),),
         ),
@@ -387,17 +401,19 @@ NOTES: Final = {
         ("as of", "last flush"),
         Texts(
             "The application is running, so kstate reads the files of the last flush of RocksDB",
-            "The output lacks rows and offsets that are still in the memory of the application. This is normal.",
+            "The output lacks rows and offsets that are still in the application's memory. This is normal.",
             do=("if you need the newest rows, stop the application or query the application itself",),
         ),
     ),
     "not-logged": Note(
         ("so kstate treats it as a store without a changelog",),
         Texts(
-            "kstate has found no offset for the store, so it treats it as a store without a changelog",
-            ("This is correct if the application calls withLoggingDisabled() for the store. The rows then exist "
-                "only in this directory. Otherwise set logged = true in the specification, because kstate does not "
-                "restore a store without a changelog."),
+            "kstate has found no offset for the store, so it assumes that the store has no changelog",
+            (
+                "This is correct if the application calls withLoggingDisabled() for the store. The rows then exist "
+                "only in this directory. If the store does have a changelog, kstate restores it only after you have "
+                "set logged = true in the specification."
+            ),
             do=((
                 "if the store has a changelog, set logged = true in the specification that this command prints: "
                 f"{_LS_SPEC}"
@@ -407,29 +423,33 @@ NOTES: Final = {
     "kind-not-certain": Note(
         ("the kind is uncertain, because kstate inferred it from",),
         Texts(
-            "The rows of the store fit several kinds of store, or the store has no rows",
-            ("ls, verify and check do not need the kind. restore, query and export need it if the store has "
-            "rows."),
+            "The store's rows fit several kinds of store, or the store has no rows",
+            (
+                "To restore, query or export a store with rows, kstate needs its kind. The commands ls, verify and "
+                "check do not need it."
+            ),
             do=(f"set kind in the specification that this command prints: {_LS_SPEC}",),
         ),
     ),
     "retention-not-known": Note(
         ("the files do not show the history retention",),
         Texts(
-            "Only the code of the application contains the retention of a versioned store",
-            "Only restore needs the retention, to determine which versions have expired.",
+            "Only the application's code contains the retention of a versioned store",
+            "`kstate restore` needs the retention to determine which versions have expired. No other command needs it.",
             do=((
-                "set retention_ms to the historyRetention of the store, in the specification that this command "
-                f"prints: {_LS_SPEC}"
+                "set retention_ms to the store's historyRetention, in the specification that this command prints: "
+                f"{_LS_SPEC}"
             ),),
         ),
     ),
     "source-not-known": Note(
         ("the files do not show whether it is a globalTable or from addGlobalStore",),
         Texts(
-            "The files do not show whether a globalTable or a processor of the application fills a global store",
-            ("Only restore needs this information, because only the rows of a globalTable are equal to the records "
-                "of its topic."),
+            "The files do not show whether a globalTable or the application's own processor fills a global store",
+            (
+                "Only `kstate restore` needs this information, because only a globalTable has the same rows as its "
+                "topic."
+            ),
             do=('set source to "table" or "processor", in the specification that this command prints: '
                 + _LS_SPEC,),
         ),
@@ -437,8 +457,8 @@ NOTES: Final = {
     "dump-never-verified": Note(
         ("this dump has never been verified",),
         Texts(
-            "No command has read all files of this dump yet, so files may be damaged",
-            "check compares only offsets with the manifest and does not read the rows.",
+            "No command has read all files in this dump yet, so some may be damaged",
+            "`kstate check` compares only offsets with the manifest and does not read the rows.",
             do=(f"verify all files once or a part of them each night: {command('verify-dump', 'DUMP')}",),
         ),
     ),
@@ -446,7 +466,7 @@ NOTES: Final = {
         ("is a leftover file. Kafka Streams ignores it",),
         Texts(
             "A crash left a temporary file in a task directory",
-            "Kafka Streams ignores the file and overwrites it later.",
+            "Kafka Streams ignores this file and overwrites it later.",
             do=("nothing",),
         ),
     ),
@@ -454,18 +474,19 @@ NOTES: Final = {
         ("some segments have no offset (", "although others have one"),
         Texts(
             "The application was killed before RocksDB flushed some segments of the store",
-            "These segments may lack rows, so ls, query, export and diff exit with 1.",
-            rule=("a store has reached a Position or an offset only if every segment has reached it "
-                f"({see('offsets.md')})"),
-            do=(("to see what happens when the application starts: "
-                f"{command('check', 'APP', option.FOR, 'RELEASE')}"),),
+            "These segments may lack rows, so the commands ls, query, export and diff exit with 1.",
+            rule=(
+                "a store has reached a Position or an offset only if all its segments have reached it "
+                f"({see('offsets.md')})"
+            ),
+            do=((f"to predict how the application will start: {command('check', 'APP', option.FOR, 'RELEASE')}"),),
         ),
     ),
     "unproven": Note(
         ("is unproven: no test has started it with state that kstate restored",),
         Texts(
             "No test has started an application of this release with files that kstate wrote",
-            "kstate treats the release like the previous one.",
+            "kstate treats this release like the previous one.",
             do=("try the command on a copy first and keep the backup until the application is running well",),
         ),
     ),

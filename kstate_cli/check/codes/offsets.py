@@ -27,7 +27,7 @@ _UNCLEAN = (
 )
 _REBUILD_GLOBAL = (
     "when Streams starts, it rebuilds global stores from the beginning of their topics. To restore them at once: "
-    "{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
+    f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 
 NO_OFFSETS: Final = FindingCode(
@@ -99,7 +99,7 @@ NEVER_WRITTEN: Final = FindingCode(
 )
 NO_SEGMENTS: Final = FindingCode(
     "no-segments",
-    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 could keep this offset",
+    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 can keep it",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -220,7 +220,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
 )
 GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     "global-unknown-topic",
-    "global/.checkpoint lists a topic that belongs to no global store",
+    "The file global/.checkpoint lists a topic that belongs to no global store",
     level=Level.ERROR,
     changes_at_close=True,
     more=(

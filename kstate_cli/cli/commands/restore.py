@@ -299,7 +299,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
             "--missing lists tasks without a host, but does not show which of them belong to this host",
             hint=(
                 "pass --share 1/2 and --share 2/2 on two empty hosts or --share 1/1 if this is the only one. Or "
-                "pass --host NAME and --before FILE with the output from before the loss of this command: {_MAKE}"
+                f"pass --host NAME and --before FILE with the output from before the loss of this command: {_MAKE}"
             ),
         )
     if fleet.before is not None and fleet.host is None:

@@ -141,7 +141,7 @@ def test_name_below_a_descriptor_gets_no_path(
 
 def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The code stays that of a failure: it was 1, as of warnings, and a traceback."""
-    assert "kstate has a defect: ValueError: odd" in _print_error(ValueError("odd"), capsys)
+    assert "kstate has a bug: ValueError: odd" in _print_error(ValueError("odd"), capsys)
     monkeypatch.setenv("KSTATE_DEBUG", "1")
     report_errors(ValueError("odd"))
     assert "Traceback" not in capsys.readouterr().out
