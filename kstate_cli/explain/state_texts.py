@@ -18,12 +18,12 @@ from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
 _UNDO = f"to roll the run back: {command('undo', 'APP')}"
-_CLEAN = f"to free the space of the backup: {command('clean', 'APP', option.OLDER_THAN, '7d')}"
-_TAKEN_OVER = "run the command again, because the next command that changes the directory completes or removes the run"
-_WAIT = "do nothing, because the run is in progress"
+_CLEAN = f"to delete the backup and free its space: {command('clean', 'APP', option.OLDER_THAN, '7d')}"
+_TAKEN_OVER = "run the command again. The next command that changes the directory completes or removes the run"
+_WAIT = "wait, because the run is in progress"
 _AFTER_ERROR = f"fix the cause, then run the command again with {option.AFTER_ERROR}"
 _WHY = f"to see why the run failed: {command('status', 'APP')}"
-_RUNS = f"the change engine of kstate defines this state ({see('engine.md#run-states')})"
+_RUNS = f"kstate's change engine defines this state ({see('engine.md#run-states')})"
 _LIKE = f"the state has the same meaning as in KafkaStreams.State (KIP-696; {see('restoring.md#states')})"
 
 # CREATED has no line of a journal yet, so it is no RunState.
@@ -31,22 +31,21 @@ RUN_STATES: Final = {
     CREATED: Texts("The folder of the run exists, but is still empty", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(
         "kstate is building the new directory next to the old one",
-        "APP is unchanged. If the process has ended, status shows the run as interrupted.",
+        "APP is unchanged. If the process has ended, `kstate status` shows the run as interrupted.",
         rule=_RUNS,
         do=(_WAIT,),
     ),
     RunState.SWITCHING.value: Texts(
         "kstate was about to swap the old and the new directory",
-        "APP is either completely the old or completely the new directory. Marks in both trees show which of them "
-        "it is.",
+        "APP is either completely the old or completely the new directory. Marks in both trees show which one.",
         rule=_RUNS,
         do=(_WAIT, _TAKEN_OVER),
     ),
     RunState.KEPT.value: Texts(
         "The run is complete, and kstate keeps the old directory as the backup for undo",
         (
-            "APP is the new directory and shares its files with the backup. The backup uses disk space when Streams "
-            "compacts these files."
+            "APP is the new directory and shares files with the backup. The backup takes up disk space as soon as "
+            "Streams compacts these files."
         ),
         rule=_RUNS,
         do=(_UNDO, _CLEAN),
@@ -59,13 +58,13 @@ RUN_STATES: Final = {
     ),
     RunState.UNDONE.value: Texts(
         "The run was rolled back, and APP is the old directory again",
-        "kstate keeps the result of the run until you delete it with clean.",
+        "kstate keeps the run's result until you delete it with `kstate clean`.",
         rule=_RUNS,
         do=(_CLEAN,),
     ),
     RunState.FAILED.value: Texts(
         "The run ended before it swapped the directories, so APP is unchanged",
-        "kstate deleted the new files. The output of status shows why the run ended.",
+        "kstate deleted the new files. `kstate status` shows why the run ended.",
         rule=_RUNS,
         do=(_WHY, "fix the cause and run the command again"),
     ),
@@ -79,21 +78,21 @@ RUN_STATES: Final = {
         "The process ended before the run was complete",
         (
             "The process was killed, or the host lost power. APP is either completely the old or completely the new "
-            "directory. The sorted files of a restoration remain, and the next restoration uses them."
+            "directory. If the run was a restoration, its sorted files remain, and the next restoration uses them."
         ),
-        rule=f"the change engine of kstate defines this state ({see('engine.md#dies-here')})",
+        rule=f"kstate's change engine defines this state ({see('engine.md#dies-here')})",
         do=(_TAKEN_OVER,),
     ),
     DAMAGED: Texts(
-        "kstate cannot read the journal of the run, so it does not delete the backup",
+        "kstate cannot read the run's journal, so it does not delete the backup",
         (
-            "The journal is missing, truncated or corrupt, is a copy, or a newer version of kstate wrote it. The "
-            "folder of the run may be the only copy of a directory."
+            "The journal is missing, truncated or corrupt, is a copy, or was written by a newer version of kstate. "
+            "The run's folder may be the only copy of a directory."
         ),
-        rule=f"the change engine of kstate defines this state ({see('engine.md#what-proves-what')})",
+        rule=f"kstate's change engine defines this state ({see('engine.md#what-proves-what')})",
         do=(
-            f"to see what is wrong with it: {command('status', 'APP')}",
-            "save the files that you need, then move the folder of the run to another place",
+            f"to see what is wrong with the journal: {command('status', 'APP')}",
+            "save the files that you need, then move the run's folder to another place",
         ),
     ),
 }
@@ -107,8 +106,8 @@ RESTORATION_STATES: Final = {
         "kstate is assigning tasks and parts of the dump to its workers", rule=_LIKE, do=(_WAIT,)
     ),
     RestoreState.RESTORING.value: Texts(
-        "At least one store is not complete",
-        ("Streams has this state only for tasks. KIP-728 proposes it for the client, but no release implements it."),
+        "At least one store is still incomplete",
+        ("In Streams, only tasks have this state. KIP-728 proposes it for the client, but no release implements this."),
         (log.RESTORES_FROM_OFFSET, log.RESTORES_FROM_START, log.RESTORED),
         f"KIP-728 ({see('restoring.md#states')})",
         (f"to see the progress: {command('status', 'APP')}",),
@@ -123,8 +122,8 @@ RESTORATION_STATES: Final = {
     RestoreState.PENDING_ERROR.value: Texts(
         "A step failed, and kstate is closing Spark, databases and locks",
         (
-            "The next state is ERROR. Unlike a Streams client, a restoration can enter this state from every other "
-            "state, because closing can fail."
+            "The next state is ERROR. A restoration can enter this state from every other state, because closing "
+            "can fail. A Streams client cannot."
         ),
         rule=_LIKE,
         do=(_WAIT, _WHY),
@@ -132,17 +131,17 @@ RESTORATION_STATES: Final = {
     RestoreState.ERROR.value: Texts(
         "The restoration has failed, and this state is final",
         (
-            f"The next restoration and the next wipe require {option.AFTER_ERROR}, so that a cron job does not "
-            "repeat the failure forever."
+            f"The next restoration or wipe requires {option.AFTER_ERROR}, so that a cron job does not repeat the "
+            "failure forever."
         ),
         rule=_LIKE,
         do=(_WHY, _AFTER_ERROR),
     ),
     INTERRUPTED: Texts(
-        "The process of the restoration ended before the restoration was complete",
-        "The next restoration uses the sorted files. After three interruptions in a row, it requires "
+        "The restoration's process ended before the restoration was complete",
+        "The next restoration uses the sorted files of this one. After three interruptions in a row, it requires "
         f"{option.AFTER_ERROR}.",
-        rule=f"kstate adds this state to those of KafkaStreams.State ({see('restoring.md#taken-up-again')})",
+        rule=f"kstate has this state in addition to those of KafkaStreams.State ({see('restoring.md#taken-up-again')})",
         do=("run the restoration again",),
     ),
 }
@@ -152,12 +151,12 @@ STORE_STATUS: Final = {
     "open": Texts(
         "The store was not closed, because the application is running or was killed",
         (
-            "Under exactly-once, 4.3 wipes the task when it starts, because the store may contain rows of an "
+            "Under exactly-once, 4.3 wipes the task when it starts, because the store may contain rows from an "
             "aborted transaction. If a global store has this status, every start fails."
         ),
         log.INVALID_STATE,
         f"AbstractColumnFamilyAccessor.open ({see('offsets.md#status')})",
-        ((f"to predict what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"),),
+        ((f"to predict how the application will start: {command('check', 'APP', option.FOR, 'RELEASE')}"),),
     ),
     "closed": Texts(
         "The store was closed cleanly",
@@ -169,7 +168,7 @@ STORE_STATUS: Final = {
 }
 
 
-_FINDING = "read the finding that causes this outcome and its hint"
+_FINDING = "read the finding that causes this outcome, and follow its hint"
 _DUMP = (
     "to restore from a dump before you start the application: "
     f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
@@ -186,8 +185,8 @@ OUTCOMES: Final = {
     Outcome.OPENS_EMPTY: Texts(
         "Streams silently opens the store without some or all of its rows",
         (
-            "According to its offset, the store is complete, so Streams restores nothing. This is the worst "
-            "outcome, because queries and joins return wrong results, and Streams prints no message."
+            "The store's offset is that of a complete store, so Streams restores nothing. This is the worst "
+            "outcome, because queries and joins return wrong results, and Streams logs nothing."
         ),
         (log.FROM_OFFSET,),
         f"AbstractSegments.openExisting; OffsetCheckpoint ({see('start.md#going-down')})",
@@ -195,7 +194,7 @@ OUTCOMES: Final = {
         ("do not start the application", _FINDING),
     ),
     Outcome.RESTORES: Texts(
-        "Streams restores the records between the offset and the end of the changelog",
+        "Streams restores the records between the store's offset and the end of the changelog",
         "This is the normal case.",
         (log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
         _CHANGELOG,
@@ -203,33 +202,33 @@ OUTCOMES: Final = {
     ),
     Outcome.RESTORES_ALL: Texts(
         "Streams restores the whole changelog over the existing rows",
-        "Keys that were deleted in the meantime may remain.",
+        "Keys that were deleted since then may remain.",
         (log.FROM_START, log.RESTORES_FROM_START, log.RESTORED),
         _CHANGELOG,
         (_FINDING, _DUMP),
     ),
     Outcome.WIPED: Texts(
-        "Streams deletes the directory of the task, then restores all its stores from the beginning",
-        "If one store is corrupted, Streams treats its whole task as corrupted.",
+        "Streams deletes the task's directory, then restores all its stores from the beginning",
+        "If one store is corrupted, Streams treats the whole task as corrupted.",
         (log.NO_OFFSETS, log.CORRUPTED, log.REVIVED, log.WIPED, log.RESTORES_FROM_START),
         _WIPED,
         (_FINDING, _DUMP),
     ),
     Outcome.LOST: Texts(
-        "Streams wipes the task, and the rows of the store are lost, because it has no changelog",
-        "You cannot restore them afterwards.",
+        "Streams wipes the task. The store's rows are lost, because it has no changelog",
+        "They cannot be restored afterwards.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,
         (
             "do not start the application",
             # Before the start: afterwards there is nothing left to export.
-            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
+            f"to keep its rows as Parquet files: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,
         ),
     ),
     Outcome.MAY_BE_LOST: Texts(
-        "Streams wipes the task, and the rows of the store are lost if it has no changelog",
-        "A store that was not closed cleanly may have no offset yet, even if it has a changelog.",
+        "Streams wipes the task. If the store has no changelog, its rows are lost",
+        "A store that was not closed cleanly may have a changelog but no offset yet.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,
         (
@@ -237,13 +236,16 @@ OUTCOMES: Final = {
                 "before you start the application, run check with a source of the topics "
                 f"({option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS})"
             ),
-            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
+            f"to keep its rows as Parquet files: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,
         ),
     ),
     Outcome.FAILS: Texts(
         "Startup or a stream thread fails, and the client ends in ERROR",
-        ("Every start fails until you remove the cause. check prints the exceptions, beginning with the outermost."),
+        (
+            "Every start fails until you remove the cause. `kstate check` prints the exceptions, beginning with the "
+            "outermost."
+        ),
         (log.STORE_NOT_OPENED, log.CHECKPOINT_NOT_LOADED, log.CHECKPOINT_NOT_MIGRATED, log.GLOBAL_FAILED),
         f"StateManagerUtil.registerStateStores ({see('start.md')})",
         (_FINDING,),
@@ -252,8 +254,9 @@ OUTCOMES: Final = {
         "The client stays in REBALANCING and restores nothing",
         (
             "The application uses transactional stores, and the first store that a task opens has the status open "
-            "(1). Streams marks only the stores that it opened before as corrupted. There are no such stores, so it "
-            "wipes nothing and retries forever. The directory does not show the order of the stores."
+            "(1). Streams marks only stores that it opened before this one as corrupted. Here it has opened none, "
+            "so it wipes nothing and retries forever. The directory does not show in which order Streams opens the "
+            "stores."
         ),
         log.INVALID_STATE,
         f"TaskManager.closeDirtyAndRevive ({see('offsets.md#transactional-stores')})",
@@ -261,32 +264,32 @@ OUTCOMES: Final = {
     ),
     Outcome.NOT_REACHED: Texts(
         "Startup fails at another store of the task, before Streams opens this one",
-        "So kstate does not know what would happen to this store.",
+        "Therefore, kstate does not know what would happen to this store.",
         SILENT,
-        "StateManagerUtil.registerStateStores does not open any store after one that fails",
-        ("check the store that fails",),
+        "StateManagerUtil.registerStateStores opens no more stores after one has failed",
+        ("look up the finding of the store that fails",),
     ),
     Outcome.UNKNOWN: Texts(
         ("kstate cannot predict the outcome"),
         (
             "The application is running, the broker does not have the log, or kstate cannot read the whole task. "
             "While the application is running, its files are those of the last flush, and the outcome depends on "
-            "how it closes the stores. kstate does not treat entries that it cannot read as missing, such as a link "
-            "or a database that its RocksDB version cannot open."
+            "how it closes its stores. kstate makes no prediction from entries that it cannot read, such as a link "
+            "or a database of a newer RocksDB version."
         ),
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",
         (
-            "check again after you have stopped the application",
-            "read the findings, which name the entries that kstate does not read",
+            "stop the application, then run kstate check again",
+            "read the findings. They name the entries that kstate could not read",
         ),
     ),
     Outcome.IGNORED: Texts(
-        "The release does not use the store or the task",
-        "The directory remains until the cleaner deletes it.",
+        "The release does not use this store or task",
+        "Its directory remains until Streams' cleaner deletes it.",
         SILENT,
         f"StateDirectory.cleanRemovedTasks ({see('layout.md#ages')})",
-        ("if you want to keep it, move it out of the application directory",),
+        ("if you want to keep this directory, move it out of the application directory",),
     ),
 }
 
@@ -298,21 +301,21 @@ FAILURES: Final = {
     FailureReason.UNKNOWN_QUERY_TYPE: Texts(
         "This kind of store does not support this kind of query",
         (
-            "For example, a window store does not support ranges of keys, and a plain store has no timestamps. The "
+            "For example, a window store does not support key ranges, and a plain store has no timestamps. The "
             "message lists the queries that the store supports."
         ),
         rule=_RULE,
     ),
     FailureReason.NOT_ACTIVE: Texts(
         "The query requires a running active task, but the application is stopped",
-        "Streams returns this reason if the task is a standby on this instance or is still restoring.",
+        "Streams returns this reason if the task is a standby on this instance, or is still restoring.",
         rule="KafkaStreams.query with StateQueryRequest.requireActive",
     ),
     FailureReason.NOT_UP_TO_BOUND: Texts(
         "The store is behind the bound",
         (
-            "Its Position, which records how far the store has read its input, is lower than the bound for at "
-            "least one partition."
+            "The store's Position shows how far it has read its input. For at least one partition, this Position is "
+            "below the bound."
         ),
         rule=f"StoreQueryUtils.isPermitted ({see('positions.md#bounds')})",
         do=("restore the store or let the application process more input",),
@@ -326,7 +329,7 @@ FAILURES: Final = {
     FailureReason.DOES_NOT_EXIST: Texts(
         "The store has fewer partitions than the query requested",
         (
-            "kstate reads the number of partitions only from kstate.toml. Streams declares this reason, but no "
+            "kstate takes the number of partitions only from kstate.toml. Streams declares this reason, but no "
             "release returns it."
         ),
         rule=f"FailureReason ({see('positions.md#who-answers-what')})",
@@ -335,12 +338,12 @@ FAILURES: Final = {
         "kstate could not read the store",
         (
             "The store is damaged, a running application has it open, or its kind is ambiguous. The rows that "
-            "kstate has printed are correct."
+            "kstate has printed are still correct."
         ),
         rule=_RULE,
         do=(
             f"to read the last flush of a running application, pass {option.LAST_FLUSH}",
-            f"to see the kind of the store: {command('ls', 'APP')}",
+            f"to see the store's kind: {command('ls', 'APP')}",
         ),
     ),
 }

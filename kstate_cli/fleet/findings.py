@@ -47,8 +47,8 @@ class FleetFinding:
 
 # The client decides it under the classic protocol; under KIP-1071 the broker does, by rules of its own.
 _ASSIGNED: Final = (
-    "under the classic protocol, Streams assigns a task to an instance that has its state. If no instance has "
-    "it, one of them restores it ({page})"
+    "under the classic protocol, Streams assigns a task to an instance that has its state. If no instance has this "
+    "state, one of them restores it ({page})"
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
@@ -59,19 +59,19 @@ _CHECK: Final = command("check", "APP", option.FOR, "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
 # Streams writes the file again at its start, with a new id.
 _REMOVE: Final = shell("rm", f"APP/{PROCESS_FILE}")
-_OTHERS: Final = f"to restore the tasks of all hosts, see {documentation('docs/how-to/fleet.md')}"
+_OTHERS: Final = f"to restore tasks on several hosts, see {documentation('docs/how-to/fleet.md')}"
 
 HOST_UNREAD: Final = FleetCode(
     "host-unread",
-    "The listing of a host is incomplete or unreadable",
+    "A host's listing is incomplete or unreadable",
     level=FleetLevel.UNKNOWN,
     more=(
-        "The file was truncated, another command or version wrote it, or the listing failed on that host. "
-        "kstate uses the lines that it can read. It reports tasks and stores that it does not find as unknown, "
-        "because the unread lines may contain them."
+        "The file was truncated, another command or version wrote it, or the listing failed on that host. kstate "
+        "uses all lines that it can read. Tasks and stores that it does not find count as unknown, because the "
+        "other lines may contain them."
     ),
     source="the last line of a complete listing is its summary (docs/json.md)",
-    hint="run the listing again on that host",
+    hint="run kstate ls again on that host",
     command=_LIST,
 )
 TASK_MISSING: Final = FleetCode(
@@ -79,8 +79,8 @@ TASK_MISSING: Final = FleetCode(
     "No host has the task",
     level=FleetLevel.ERROR,
     more=(
-        "The instance that gets the task restores all of its stores from the changelogs. Until this restoration "
-        "ends, it does not process the input of the task."
+        "Some instance will get the task and restore all its stores from the changelogs. Until then, the task's "
+        "input is not processed."
     ),
     source=_ASSIGNED,
     page=_ASSIGNMENT,
@@ -93,11 +93,11 @@ TASK_NOT_KNOWN: Final = FleetCode(
     "No host with a complete listing has the task",
     level=FleetLevel.UNKNOWN,
     more=(
-        "A host with an incomplete listing may have the task. List that host again before you restore the task. "
-        "Otherwise two hosts may have it."
+        "A host with an incomplete listing may have the task. Before you restore the task, list this host again. "
+        "Otherwise, two hosts may have the task."
     ),
     source="the missing lines of a listing may contain the task",
-    hint="run the listing again on that host",
+    hint="run kstate ls again on that host",
     command=_LIST,
 )
 TASK_ONLY_IN_SNAPSHOT: Final = FleetCode(
@@ -105,8 +105,8 @@ TASK_ONLY_IN_SNAPSHOT: Final = FleetCode(
     "No host has the task, but a snapshot contains it",
     level=FleetLevel.ERROR,
     more=(
-        "If you restore the snapshot, the instance that gets the task reads only the later records of the changelogs. "
-        "Otherwise it restores all stores of the task from the beginning."
+        "If you restore the snapshot, only later changelog records are missing. Otherwise, the instance that gets "
+        "the task restores all its stores from the beginning."
     ),
     source=_ASSIGNED,
     page=_ASSIGNMENT,
@@ -119,9 +119,9 @@ SNAPSHOT_NOT_KNOWN: Final = FleetCode(
     "Only a snapshot contains the task, and the task may no longer exist",
     level=FleetLevel.UNKNOWN,
     more=(
-        "There are three possible causes: the topology changed after the snapshot, all hosts with this sub-topology "
-        "were lost, or a host with an incomplete listing has the task. "
-        f"With {option.BOOTSTRAP_SERVER} or {option.SPEC}, kstate knows which tasks exist."
+        "Either the topology has changed since the snapshot, or all hosts with this sub-topology were lost, or a "
+        f"host with an incomplete listing has the task. With {option.BOOTSTRAP_SERVER} or {option.SPEC}, kstate can "
+        "determine which tasks exist."
     ),
     source="a repository also keeps snapshots of tasks that no longer exist",
     hint=f"pass {option.BOOTSTRAP_SERVER}. If the task no longer exists, delete its snapshots",
@@ -133,11 +133,11 @@ PROCESS_ID_DOUBLED: Final = FleetCode(
     level=FleetLevel.ERROR,
     more=(
         "A volume was cloned together with the process id that Streams stores in it. The assignor treats both "
-        "instances as one process that has the state of both."
+        "instances as a single process that has the state of both."
     ),
     source="the process id identifies the client in the group ({page})",
     page="layout.md",
-    hint="stop the application on all of these hosts but one and run there",
+    hint="stop the application on all but one of these hosts, and run there",
     command=_REMOVE,
 )
 APPLICATIONS_DIFFER: Final = FleetCode(
@@ -145,8 +145,8 @@ APPLICATIONS_DIFFER: Final = FleetCode(
     "The listings belong to different applications",
     level=FleetLevel.ERROR,
     more=(
-        "You passed listings of two applications, or a volume is mounted in the wrong place. kstate counts the "
-        "tasks of both applications together, so it may report the wrong tasks as missing or unexpected."
+        "You passed listings of two applications, or a volume is mounted in the wrong place. kstate counts both "
+        "applications' tasks together, so it may report the wrong tasks as missing or unexpected."
     ),
     source="the name of an application directory is the application.id ({page})",
     page="layout.md",
@@ -157,8 +157,8 @@ CHANGELOGS_DIFFER: Final = FleetCode(
     "A store has different changelogs on different hosts",
     level=FleetLevel.ERROR,
     more=(
-        "Another application wrote one of the directories, or the directory of another application was renamed. "
-        "If you start the application, it uses the rows of the other application as its state."
+        "One of the directories belongs to another application, or another application's directory was renamed. If "
+        "you start the application, it uses the other application's rows as its state."
     ),
     source="the name of a changelog contains its application and store ({page})",
     page="changelogs.md",
@@ -166,7 +166,7 @@ CHANGELOGS_DIFFER: Final = FleetCode(
 )
 KINDS_DIFFER: Final = FleetCode(
     "kinds-differ",
-    "A store is of different kinds on different hosts",
+    "A store has different kinds on different hosts",
     level=FleetLevel.ERROR,
     more="The hosts run different versions of the topology, or a directory belongs to another application.",
     source="in one topology, stores with the same name have the same kind ({page})",
@@ -176,24 +176,24 @@ KINDS_DIFFER: Final = FleetCode(
 )
 OFFSET_OUTSIDE_LOG: Final = FleetCode(
     "offset-outside-log",
-    "The log no longer contains the next record of a store",
+    "The changelog no longer contains a store's next record",
     level=FleetLevel.ERROR,
     more=(
-        "The topic was recreated or truncated. When Streams starts, it wipes the task and restores it from the "
-        "records that the log still has."
+        "The topic was recreated or truncated. When Streams starts, it wipes the task and restores the records that "
+        "the log still has."
     ),
-    source="the next offset of a store must be in its log or at the end of the log ({page})",
+    source="a store's next offset must be in its log or at the end of the log ({page})",
     page="changelogs.md#log-ends",
     hint="on that host, run",
     command=_CHECK,
 )
 HOST_PROBLEM: Final = FleetCode(
     "host-problem",
-    "A host has a problem in its directory",
+    "A host's directory has a problem",
     level=FleetLevel.ERROR,
     more=(
-        "kstate found the problem when it listed the directory on that host. The message ends with the code of "
-        "the problem. To see its meaning, run explain with this code."
+        "kstate found the problem when it listed the directory on that host. The message ends with the problem's "
+        "code. To see what this code means, run `kstate explain` with it."
     ),
     source="a listing contains the problems that kstate found in the directory",
     hint="on that host, run",
@@ -204,40 +204,46 @@ TASK_DOUBLED: Final = FleetCode(
     "More hosts than expected have the task",
     level=FleetLevel.WARNING,
     more=(
-        "The additional copy is a standby or an old copy that remained when the task moved to another host. The "
-        "cleaner of Streams deletes old copies after state.cleanup.delay.ms. If all instances restart, each of them "
-        "may get the task. If its copy is behind, it restores the missing records."
+        "The additional copy is a standby, or an old copy that remained when the task moved to another host. "
+        "Streams' cleaner deletes old copies after state.cleanup.delay.ms. If all instances restart, each of them "
+        "may get the task, and restores the records that its copy lacks."
     ),
     source=(
-        "the expected copies are one active task and num.standby.replicas standbys. The cleaner deletes others ({page})"
+        "the expected copies are one active task and num.standby.replicas standbys. Streams' cleaner deletes all "
+        "others ({page})"
     ),
     page="start.md",
-    hint=f"if the application has standbys, pass {option.STANDBY_REPLICAS} N. Otherwise wait until the cleaner "
-    "deletes the old copy",
+    hint=(
+        f"if the application has standbys, pass {option.STANDBY_REPLICAS} N. Otherwise, wait until Streams' cleaner "
+        "deletes the old copy"
+    ),
 )
 TASK_TOO_FEW: Final = FleetCode(
     "task-too-few",
     "Fewer hosts than expected have the task",
     level=FleetLevel.WARNING,
-    more="A standby is missing. If you lose the last host with the task, Streams restores the whole task.",
+    more=(
+        "A standby is missing. If you also lose the last host with the task, Streams restores the whole task from "
+        "the beginning."
+    ),
     source="each task has one active copy and num.standby.replicas standby copies",
     hint="restore the task before you start the application",
     command=_RESTORE,
 )
 TASK_UNEXPECTED: Final = FleetCode(
     "task-unexpected",
-    "The task belongs to a partition that does not exist",
+    "A task belongs to a partition that does not exist",
     level=FleetLevel.WARNING,
     more=(
-        "Streams does not use this task, and its cleaner deletes it. The topic had more partitions earlier, "
-        "or the directory or the specification belongs to another application."
+        "Streams does not use this task, and its cleaner deletes it. Either the topic once had more partitions, or "
+        "the directory or specification belongs to another application."
     ),
     source="a sub-topology has as many tasks as its topics have partitions",
-    hint="check whether the topic was recreated with fewer partitions and which application wrote the directory",
+    hint="check whether the topic was recreated with fewer partitions, and which application wrote the directory",
 )
 STORE_MISSING: Final = FleetCode(
     "store-missing",
-    "A store is missing from a task",
+    "A task lacks a store",
     level=FleetLevel.WARNING,
     more=(
         "Other tasks of the same sub-topology have the store. When the application starts, it restores the "
@@ -253,8 +259,8 @@ GLOBAL_MISSING: Final = FleetCode(
     "A host has no global stores",
     level=FleetLevel.WARNING,
     more=(
-        "Other hosts have global stores. When this instance starts, it first reads the topics of these stores "
-        "completely."
+        "Other hosts have global stores. When this host's instance starts, it first reads the topics of these "
+        "stores completely."
     ),
     source="each instance has all global stores ({page})",
     page="layout.md",
@@ -263,21 +269,21 @@ GLOBAL_MISSING: Final = FleetCode(
 )
 SNAPSHOT_AHEAD: Final = FleetCode(
     "snapshot-ahead",
-    "A snapshot is newer than the copies on all hosts",
+    "A snapshot is newer than every host's copy",
     level=FleetLevel.WARNING,
     more=(
-        "The host with the newer copy was lost, or an older directory replaced its directory. Unless you restore the "
-        "snapshot, the instance that gets the task restores the missing records from the changelogs."
+        "The host with the newer copy was lost, or its directory was replaced with an older one. If you do not "
+        "restore the snapshot, the instance that gets the task restores the missing records from the changelogs."
     ),
-    source="the offsets of the snapshot and the hosts are comparable, unless the topic was recreated",
-    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then stop the application on that host and run",
+    source="offsets of the snapshot and of the hosts can be compared, unless the topic was recreated",
+    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then stop the application on that host, and run",
     command=_REPLACE,
 )
 COPY_UNCLEAN: Final = FleetCode(
     "copy-unclean",
     "A stopped instance did not close a store cleanly",
     level=FleetLevel.WARNING,
-    more="Under exactly-once, if Streams gets the task on that host, it wipes and restores all of its stores.",
+    more="Under exactly-once, if the instance on that host gets the task, it wipes and restores all the task's stores.",
     source="under exactly-once, Streams wipes stores after an unclean shutdown ({page})",
     page="start.md#clean-or-not",
     hint="on that host, run",
@@ -285,11 +291,11 @@ COPY_UNCLEAN: Final = FleetCode(
 )
 RELEASES_DIFFER: Final = FleetCode(
     "releases-differ",
-    "Different releases of Kafka Streams wrote the stores",
+    "The stores were written by different Kafka Streams releases",
     level=FleetLevel.WARNING,
     more=(
         "An upgrade or downgrade is incomplete, or the new release has not opened some tasks yet. An older release "
-        "cannot open the stores of a newer one."
+        "cannot open stores of a newer one."
     ),
     source="each release can open only certain layouts ({page})",
     page="start.md#going-down",
@@ -298,11 +304,11 @@ RELEASES_DIFFER: Final = FleetCode(
 )
 MEMBER_WITHOUT_HOST: Final = FleetCode(
     "member-without-host",
-    "A member of the group uses a directory that is not in the listings",
+    "A group member uses a directory that is not in the listings",
     level=FleetLevel.WARNING,
-    more="You did not pass the listing of this host, so kstate reports tasks that only this host has as missing.",
-    source="without a custom client.id, the name of a member contains the process id of its directory",
-    hint="also pass the listing of that host",
+    more="You did not pass this host's listing, so kstate reports its tasks as missing if no other host has them.",
+    source="without a custom client.id, a member's name contains the process id of its directory",
+    hint="also pass that host's listing",
 )
 
 # A module keeps the order of its assignments, so that an entry needs no registration.

@@ -81,11 +81,11 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
     if unread:
         raise Refused(
             (
-                f"the listing of {some(unread, _MOST_NAMES)} is incomplete, so kstate does not know which tasks "
-                "are missing"
+                f"the listing of {some(unread, _MOST_NAMES)} is incomplete, so kstate does not know which tasks are "
+                "missing"
             ),
             where=str(fleet.source),
-            hint="list the directory again on this host. If the directory is lost, omit the host",
+            hint="list the directory again on this host. If the directory is lost, omit this host",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if hosts - {host})
 
@@ -115,7 +115,7 @@ def _of(fleet: FleetListing, application: str) -> None:
     if fleet.applications != {application}:
         names = some(sorted(fleet.applications), _MOST_NAMES) or "no application"
         raise Refused(
-            f"{fleet.source} contains {names}, and not only {application}", where=str(fleet.source), hint=_MAKE
+            f"{fleet.source} must contain only {application}, but contains {names}", where=str(fleet.source), hint=_MAKE
         )
 
 

@@ -160,7 +160,7 @@ def _limit(fleet: Fleet, copies: list[SnapshotCopy]) -> str:
     if refusal is not None:
         return f". kstate cannot restore it: {refusal}"
     if any(copy.is_too_old for copy in copies):
-        return ". It is too old for the log, so you also need a dump to restore it"
+        return ". It is too old for the log, so to restore it, you also need a dump"
     lags = [fleet.standing(copy.copy).lag for copy in copies]
     lag = sum(number for number in lags if number is not None)
     return f". It is {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""

@@ -57,7 +57,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
         raise UsageError(
             "kstate cannot read any of the listings",
             details=first_lines(closed),
-            hint="pass the listing of each host or a repository of snapshots. To create a listing:",
+            hint="pass each host's listing or a snapshot repository. To create a listing:",
             hint_details=[command("ls", "APP", "-o", "json")],
         )
     # Findings identify a host by its name. Two reports with the same name would count as one host.
@@ -77,7 +77,7 @@ def _closed_text(source: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{source} does not exist"
     if isinstance(error, IsADirectoryError):
-        return f"{source} is a folder, but no repository of snapshots"
+        return f"{source} is a folder, but not a snapshot repository"
     return f"{source}: {error.strerror or error}"
 
 

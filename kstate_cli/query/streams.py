@@ -228,7 +228,7 @@ class OfflineStreams:
             return QueryResult.for_failure(
                 FailureReason.NOT_ACTIVE,
                 STREAMS_SAYS[FailureReason.NOT_ACTIVE].format(
-                    "no task is running in a directory that is read offline."
+                    "kstate reads the directory offline, so no task is running."
                 ),
             )
         try:
