@@ -69,7 +69,7 @@ def _root(
         to_standard_error(sys.argv[1:])
     if verbose and not version:
         raise UsageError(
-            "--verbose needs --version",
+            "--verbose works only with --version",
             hint=f"to see the versions, run {command(option.VERSION, option.VERBOSE)}",
         )
 

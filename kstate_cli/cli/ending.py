@@ -170,7 +170,7 @@ def report_deadline(number: int) -> None:
     services = " and ".join(deadline.services())
     error.add_details(
         (
-            f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate ends without waiting any longer",
+            f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate does not wait any longer",
             f"what remains: {deadline.remains()}",
         )
     )

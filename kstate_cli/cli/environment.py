@@ -119,7 +119,7 @@ def unread(click_command: Any, path: str) -> list[str]:
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(
-                f"kstate ignores {name}, because the variable does not contain the name of a command. Set "
+                f"kstate ignores {name}, because this variable name does not contain a command. Set "
                 f"{some(alone[name], _MAX_LISTED)} instead"
             )
         elif name in decisions:

@@ -19,9 +19,9 @@ class PlaceKind(Enum):
 
     APPLICATION = "an application directory"
     STATE_DIR = "a state.dir"
-    REPOSITORY = "a repository of snapshots"
+    REPOSITORY = "a snapshot repository"
     DUMP = "a changelog dump"
-    LISTING = "a listing of ls -o json"
+    LISTING = "a listing from kstate ls -o json"
 
 
 _OF_METAVAR: Final[Mapping[str, tuple[PlaceKind, ...]]] = {
@@ -83,7 +83,7 @@ def _listing_commands(place: PlaceKind, path: str) -> list[str]:
 
 
 def is_repository_folder(path: str) -> bool:
-    """Return whether a folder has the marker of a repository of snapshots."""
+    """Return whether a folder has the marker of a snapshot repository."""
     from kstate_cli.statedir.names import SNAPSHOTS_MARKER
 
     return os.path.isfile(os.path.join(path, SNAPSHOTS_MARKER))

@@ -61,8 +61,8 @@ class Migration:
             app = plan.change.app
             raise Refused(
                 (
-                    f"{self.target} may not be able to read the SSTs of the snapshot, and kstate can rewrite SSTs only "
-                    "after it has restored them"
+                    f"{self.target} may not be able to read the snapshot's SSTs, and kstate cannot rewrite SSTs "
+                    "before it has restored them"
                 ),
                 where=str(app),
                 hint=(

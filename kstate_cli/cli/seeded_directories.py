@@ -62,7 +62,7 @@ class SeededDirectories:
         """Return what the options ask for. Raise UsageError if one is missing, or if the folder above is."""
         if release is None or spec is None:
             raise UsageError(
-                "--out needs the release of the new application and the kinds of its stores",
+                "for --out, kstate must know the new application's release and the kinds of its stores",
                 hint=f"pass --for RELEASE and --spec FILE. To create the file, run {command('ls', 'APP', option.SPEC)}",
             )
         part = None

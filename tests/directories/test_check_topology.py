@@ -280,7 +280,7 @@ def test_removed_store_new_store_and_copy_of_a_store(tmp_path: Path) -> None:
     assert homes["6_1", "versioned"] == ("0_1", "copy") and homes["0_1", "versioned"] == ("0_1", "stays")
     lacked = [(row["new_task"], row["store"]) for row in result.rows if row["type"] == "lacked"]
     assert lacked == [("2_0", "brand-new"), ("2_1", "brand-new")]
-    lacks = "the directory does not contain brand-new of 2_0, 2_1: the store is new or in memory\n"
+    lacks = "the directory does not contain brand-new of 2_0, 2_1, so the store is new or in memory\n"
     assert lacks in kstate("ls", world.app, "--topology", world.new, "--from", world.old).err
 
 

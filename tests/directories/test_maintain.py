@@ -280,7 +280,7 @@ def test_progress_of_a_step_is_reported(
     goes_on = [
         entry
         for entry in messages[0]
-        if re.fullmatch(r"kstate: lag \(standby\) has been running for \d+ s, and its limit is 3 s", entry)
+        if re.fullmatch(r"kstate: lag \(standby\) has been running for \d+ s \(limit: 3 s\)", entry)
     ]
     assert len(goes_on) >= 2
     # The command whose time was up may still say why it ended: an error is said with --quiet too.

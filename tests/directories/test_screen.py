@@ -140,7 +140,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
         assert "data rewritten: 0 B; space needed: " in lines[2]
         assert lines[3] == "  estimated time: less than 10 s (without an earlier run to compare with)"
-        assert lines[4].endswith(f"in {tmp_path}/.kstate/orders. To delete it later, run:")
+        assert lines[4].endswith(f"in {tmp_path}/.kstate/orders. To delete the backup later:")
         assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in printed) == len(steps)
     result = kstate(*planned, "-q")

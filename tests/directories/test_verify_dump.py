@@ -158,7 +158,7 @@ def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
     (dump / "_verified.json").write_text(json.dumps(recorded))
     ended = warm("verify-dump", dump, "-o", "json")
     assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.report
-    assert "kstate resumes an interrupted run, which read 1 of" in ended.err
+    assert "kstate resumes an interrupted run that has read 1 of" in ended.err
     after = json.loads((dump / "_verified.json").read_text())
     assert after["verified"]["1"]["at_ms"] == began_ms, "the time of the file that was read first"
     assert after["unfinished"] == {}

@@ -63,7 +63,7 @@ def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> No
         good(running.finish())
     listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
     for messages in (early, group_of(listing, harness)):
-        assert "kstate does not know the members of the group: " in messages and "group.protocol=streams" in messages, (
+        assert "kstate does not know the group's members: " in messages and "group.protocol=streams" in messages, (
             messages
         )
     assert "it has committed offsets" in messages

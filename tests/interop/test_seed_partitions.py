@@ -524,7 +524,7 @@ REFUSALS = {
     ),
     "no-subscription": Refusal(_no_subscription, "is not a subscription of a foreign-key join"),
     "no-specification": Refusal(
-        _enlarge, "needs the kinds of the stores", ("--partitions", "3", "--spec", ""), 2, ("--partitions", "3")
+        _enlarge, "needs the stores' kinds", ("--partitions", "3", "--spec", ""), 2, ("--partitions", "3")
     ),
     "same": Refusal(_nothing, "already has this number of partitions", ("--partitions", "2"), 2, ()),
     "unknown-store": Refusal(

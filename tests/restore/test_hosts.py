@@ -160,8 +160,8 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "messages"),
     [
-        (("--missing", "NOW"), "which of them belong to this host"),
-        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them belong to this host"),
+        (("--missing", "NOW"), "which of these tasks belong to this host"),
+        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of these tasks belong to this host"),
         (("--before", "NOW"), "pass --missing FILE"),
         (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
         (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),

@@ -425,7 +425,7 @@ def test_refuses_single_use_options_with_follow(pair: Pair, option: str) -> None
 def test_single_use_options_before_follow(pair: Pair, option: str) -> None:
     """As the hint says: once with `--standby`, then `--follow` takes what comes after it."""
     refusal = kstate(*pair.argv("--follow", "1", option), status=2)
-    assert f"run the command once with {option} --standby, then with --follow" in refusal.err
+    assert f"run the command once with {option} --standby, and then with --follow" in refusal.err
     once = kstate(*pair.argv("--standby", option, "-o", "json"))
     assert once.summary["executed"] is (option != "--dry-run")
     before = 0 if option == "--dry-run" else 800

@@ -77,7 +77,7 @@ CARRIED_OUT = {
             ("cli/options/query.py", "pass --key-serde with the serde that the application uses for its keys"),
             ("cli/commands/ls.py", "omit --spec or -o json"),
             ("cli/commands/ls.py", "omit --spec or --sort"),
-            ("cli/commands/ls.py", "pass --spec too"),
+            ("cli/commands/ls.py", "also pass --spec"),
             ("cli/commands/maintain.py", "--config FILE or"),
             ("cli/commands/restore.py", "pass --missing FILE"),
             ("cli/commands/restore.py", "--share 1/2 and"),
@@ -87,7 +87,7 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "omit --hosts"),
             ("cli/commands/restore.py", "--hosts N"),
             ("cli/commands/wipe.py", "pass --yes too"),
-            ("cli/commands/restore.py", "pass --dry-run too"),
+            ("cli/commands/restore.py", "also pass --dry-run"),
             ("wipe.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "omit --value-serde"),
             ("export/files.py", "pass a new folder or --overwrite"),
@@ -148,7 +148,7 @@ CARRIED_OUT = {
     **dict.fromkeys(
         [
             ("cli/commands/seed.py", "pass --key-of STORE=KIND"),
-            ("cli/commands/seed.py", "pass --partitions too"),
+            ("cli/commands/seed.py", "also pass --partitions"),
             ("cli/commands/seed.py", "pass --spec FILE with the output of"),
             ("seed/partition_plan.py", "omit --partitions"),
             ("seed/partition_plan.py", "too or add its sub-topology to --spec"),
@@ -242,7 +242,7 @@ CARRIED_OUT = {
     ("cli/commands/ls.py", "omit --topology and --spec"): (
         "directories/test_screen.py::test_sums_by_store_are_those_of_its_tasks"
     ),
-    ("cli/options/rehome.py", "pass --dry-run too"): (
+    ("cli/options/rehome.py", "also pass --dry-run"): (
         "directories/test_rehome_completion.py::test_a_dry_run_may_read_no_rows_and_a_run_may_not"
     ),
     (
@@ -444,7 +444,7 @@ CARRIED_OUT = {
     ("spark/context.py", "pass --engine local, which does not need Spark"): (
         "directories/test_without_spark.py::test_java_without_pyspark"
     ),
-    ("cli/commands/restore.py", "--standby, then with --follow"): (
+    ("cli/commands/restore.py", "--standby, and then with --follow"): (
         "restore/test_standby.py::test_single_use_options_before_follow"
     ),
     ("change/earlier_runs.py", "--after-error"): ("faults/test_hints.py::test_a_restoration_that_ended_in_an_error"),

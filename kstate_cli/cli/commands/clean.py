@@ -94,8 +94,8 @@ def clean(
                 # what is left in the area only the user can remove.
                 stays.append(run.name)
                 say(
-                    f"warning: {error.headline}. Inspect the folder and delete it yourself, because kstate deletes run "
-                    f"{run.name}, which refers to it"
+                    f"warning: {error.headline}. Inspect this folder and delete it yourself. kstate deletes run "
+                    f"{run.name}, the only record of it"
                 )
                 return False
 
@@ -135,9 +135,9 @@ class _CleanReport:
 
     def run(self, name: str, size: int, *, deleted: bool) -> None:
         """Print a run that is deleted, or would be."""
-        text = f"kstate would delete run {name}, which frees {size_text(size)}"
+        text = f"kstate would delete run {name} and free {size_text(size)}"
         if deleted:
-            text = f"kstate deleted run {name}, which freed {size_text(size)}"
+            text = f"kstate deleted run {name} and freed {size_text(size)}"
         self._results.say(text)
         self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
         self._results.lines([{"type": "run", "run": name, "bytes_pinned": size, "executed": deleted}])

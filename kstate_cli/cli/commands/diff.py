@@ -115,7 +115,7 @@ def diff(
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         number = "one store or file" if compared.unread == 1 else f"{compared.unread} stores or files"
         raise StoreUnreadable(
-            f"the comparison is incomplete, because kstate could not read {number}",
+            f"the comparison is incomplete: kstate could not read {number}",
             hint=hint,
             hint_details=details,
         )

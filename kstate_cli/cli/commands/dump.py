@@ -92,7 +92,7 @@ def _request(source: DumpSourceOptions, reading: ReadingOptions) -> DumpRequest:
         rate = bytes_of(reading.max_rate, option.MAX_RATE)
         if rate == 0:
             raise UsageError(
-                ("with --max-rate 0, kstate would never read a record"), hint="omit it if you do not want a limit"
+                ("with --max-rate 0, kstate would never read a record"), hint="omit this option to read without a limit"
             )
     # A specification has the changelogs of its stores, and the application.id, which is also the group to ask about.
     application, topics = _specified(source.spec)
@@ -239,12 +239,12 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
 def _planned_text(outcome: RoundOutcome) -> str:
     """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
     most = sum(plan.records for plan in outcome.plans)
-    size = "an unknown size, because this is the first dump"
+    size = "size unknown for the first dump"
     if outcome.size is not None:
         size = f"about {size_text(outcome.size)}"
     return (
-        f"kstate would write at most {plural(most, 'record')} to about {plural(outcome.files, 'new file')} and a "
-        f"manifest, with {size}"
+        f"kstate would write at most {plural(most, 'record')} ({size}) to about {plural(outcome.files, 'new file')} "
+        "and a manifest"
     )
 
 

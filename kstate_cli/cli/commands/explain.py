@@ -121,8 +121,8 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
     for entry in entries:
         yield from _filled(f"{entry.full_name:{widest}}  {entry.brief}", hanging=widest + 2)
     yield "what to do:"
-    yield f"{_INDENT}to see which of them it is: {command('check', 'APP', option.FOR, 'RELEASE')}"
-    yield f"{_INDENT}to see what one of them means: {command('explain', entries[0].full_name)}"
+    yield f"{_INDENT}to find out which one it is: {command('check', 'APP', option.FOR, 'RELEASE')}"
+    yield f"{_INDENT}to see what one of these codes means: {command('explain', entries[0].full_name)}"
 
 
 def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:

@@ -113,9 +113,9 @@ def fleet(
         names = _applications(reports, repositories)
         if repositories and len(names) != 1:
             raise UsageError(
-                "kstate compares one application, but the snapshots and listings belong to "
+                "kstate compares the hosts of one application, but these snapshots and listings belong to "
                 f"{some(names, _MAX_LISTED) or 'none'}",
-                hint="pass the listings of one application",
+                hint="pass only listings of one application",
             )
         for repository in repositories:
             repository.read(names[0])
@@ -237,9 +237,11 @@ def _notes(fleet: Fleet) -> list[str]:
             f"an older version of kstate listed {names} without process ids, so kstate cannot detect cloned volumes"
         )
     if fleet.group is not None and fleet.group.why is not None:
-        notes.append(f"kstate does not know the members of the group: {fleet.group.why}")
+        notes.append(f"kstate does not know the group's members: {fleet.group.why}")
     if topics := _topics_without_end(fleet):
-        notes.append(f"kstate does not know the ends of these logs, which may not exist: {some(topics, _MAX_LISTED)}")
+        notes.append(
+            f"kstate does not know the ends of these logs, and some may not exist: {some(topics, _MAX_LISTED)}"
+        )
     if len({report.app_id for report in fleet.reports} - {None}) > 1:
         notes.append("kstate has not checked the group, because the listings belong to several applications")
     running = [report.name for report in fleet.reports if report.running is not False and report.whole]

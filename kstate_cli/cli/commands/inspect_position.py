@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -25,7 +25,7 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import Format, output_of, print_line, say, table, waiting
 from kstate_cli.errors import ConditionNotMet
-from kstate_cli.texts import plural
+from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
+
+_MAX_LISTED: Final = 5
+"""Names of stores in a message."""
 
 
 def inspect_position(
@@ -192,9 +195,10 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         raise unreadable_error(application, wrong)
     if behind:
         raise ConditionNotMet(
-            f"some stores have not reached the bound: {', '.join(behind)}",
+            f"{plural(len(behind), 'store')} {'is' if len(behind) == 1 else 'are'} below the bound of --at: "
+            f"{some(behind, _MAX_LISTED)}",
             hint=(
-                "let the application process more input or restore the stores from a newer dump. Then run the "
+                "let the application process more input, or restore the stores from a newer dump. Then run the "
                 "command again"
             ),
         )

@@ -268,7 +268,7 @@ def _say_remarks(
 
     emptied = backups_of_missing(application.path, quiet=quiet)
     if application.running:
-        flushed = f"so kstate shows the state of its last flush{flush_condition}"
+        flushed = f"so kstate shows its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}), {flushed}", quiet=quiet)
     # Problems are printed with their reason: what Streams does because of them.
     for problem in application.all_problems():
@@ -287,7 +287,7 @@ def _say_remarks(
 def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
     """Raise UsageError for options that exclude each other."""
     if spec and json:
-        raise UsageError("--spec prints TOML, and not JSON", hint="omit --spec or -o json")
+        raise UsageError("--spec prints TOML, not JSON", hint="omit --spec or -o json")
     if spec and sort is not Order.task:
         raise UsageError("--spec always sorts stores by name", hint="omit --spec or --sort")
     if spec and transactional:
@@ -298,7 +298,7 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
     if without_spec and not spec:
         raise UsageError(
             f"{without_spec[0]} needs --spec",
-            hint="pass --spec too. To see how far stores are behind, use lag",
+            hint="also pass --spec. To see how far stores are behind, use kstate lag",
         )
 
 

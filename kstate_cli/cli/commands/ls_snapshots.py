@@ -71,8 +71,8 @@ def ls_snapshots(
             f"{plural(len(damage), 'snapshot')} {_is(len(damage))} damaged",
             details=damage[:10],
             hint=(
-                "restore another snapshot or copy the missing files from another copy of the repository. To list "
-                "all damage, run:"
+                "restore another snapshot, or copy the missing files from another copy of the repository. To list "
+                "all damage:"
             ),
             hint_details=[command("verify-snapshots", place.where)],
         )
@@ -86,14 +86,14 @@ def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapsho
     guesses = sum(row.content is not None and row.delete_retention_ms is None for row in listed)
     if guesses:
         results.remark(
-            f"{plural(guesses, 'snapshot')} {_was(guesses)} taken without a broker, so kstate assumes that the "
-            "logs keep deletes for 24 h. To record the real value, take snapshots with --bootstrap-server"
+            f"{plural(guesses, 'snapshot')} {_was(guesses)} taken without a broker, so kstate assumes that "
+            "tombstones are kept for 24 h. To record the real value, take snapshots with --bootstrap-server"
         )
     old = sum(row.is_usable(clock.now_ms()) is False for row in listed)
     if old:
         results.remark(
-            f"{plural(old, 'snapshot')} {_is(old)} too old for the logs. To restore {_it(old)}, you also need a "
-            "dump of the changelogs. Without it, deleted keys may reappear"
+            f"{plural(old, 'snapshot')} {_is(old)} too old for the logs. To restore {_it(old)}, you also need a dump "
+            "of the changelogs. Without this dump, deleted keys may reappear"
         )
     expired = sum(row.is_condemned is True for row in listed)
     if expired:
@@ -101,7 +101,7 @@ def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapsho
             f"{plural(expired, 'snapshot')} expired. A later run deletes {_it(expired)} after the grace period"
         )
     if any(row.is_condemned is None for row in listed):
-        results.remark("kstate cannot read a list of expired snapshots, so it does not know all of them")
+        results.remark("kstate cannot read a list of expired snapshots, so it may not know all of them")
 
 
 def _was(count: int) -> str:

@@ -67,7 +67,7 @@ def maintain(
     path_text = config or os.environ.get(VARIABLE)
     if not path_text:
         raise UsageError(
-            "kstate needs a configuration file with the maintenance steps",
+            "kstate needs a configuration file that defines the maintenance steps",
             hint=f"pass --config FILE or set {VARIABLE} to the path of a kstate.toml",
         )
     configuration = read_configuration(Path(path_text))
@@ -194,7 +194,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     def look() -> None:
         now = time.monotonic()
         if moments.is_due(now):
-            say(f"kstate: {task.name} has been running for {duration_text(now - began)}, and its limit is {most}")
+            say(f"kstate: {task.name} has been running for {duration_text(now - began)} (limit: {most})")
 
     with now_and_then(look, OFTEN_SECONDS / 10):
         yield
@@ -248,6 +248,6 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     return kind(
         f"the step {bad.task.name} ended with exit code {bad.exit}: {bad.message}",
         details=others,
-        hint="the next run repeats this step. To see details, run its command yourself:",
+        hint="the next run repeats this step. To see the details, run its command yourself:",
         hint_details=[command(*bad.task.plain_words)],
     )

@@ -211,7 +211,7 @@ def _finish(
         yield f"kstate migrated the directory to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield (
-                f"kstate converted {plural(result.rows_converted, 'row')}, which lost "
+                f"kstate converted {plural(result.rows_converted, 'row')} and dropped "
                 f"{plural(result.headers_dropped, 'header')}"
             )
         # undo restores the old directory without a loss until the application writes to the new one.

@@ -97,7 +97,7 @@ def answer(
             state = "may be running"
             if running:
                 state = "is running"
-            say(f"the application {state}, so the answer is the state of its last flush", quiet=options.quiet)
+            say(f"the application {state}, so the answer shows its last flush", quiet=options.quiet)
         doubts = False
         for task, store in streams.stores(request.store):
             # A global store, whose partition is None, answers every query.
@@ -197,8 +197,8 @@ class _Answer:
             if count == 1:
                 subject = "key or value"
             raise SerdeError(
-                f"the serde cannot read {count:,} {subject}, so kstate prints the bytes",
-                hint="pass the serde that the application uses. Or pass bytes, hex or base64, which accept all bytes",
+                f"the serde cannot decode {count:,} {subject}, so kstate prints the bytes",
+                hint="pass the application's serde, or one that accepts all bytes: bytes, hex or base64",
             )
 
     def _say_end(self) -> None:

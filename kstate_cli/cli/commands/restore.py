@@ -89,7 +89,7 @@ def restore(
     if logs.verify_dump is False and not selection.dry_run:
         raise UsageError(
             "--no-verify-dump works only with --dry-run, because a restoration must read all rows",
-            hint="pass --dry-run too",
+            hint="also pass --dry-run",
         )
     if cases.follow is not None:
         # Contradicting options are refused before anything is read.
@@ -253,8 +253,8 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
     option_name = next((name for name, is_given in once if is_given), None)
     if option_name is not None:
         raise UsageError(
-            f"you cannot pass {option_name} with --follow, because it applies to a single run",
-            hint=f"run the command once with {option_name} --standby, then with --follow",
+            f"--follow does not accept {option_name}, because this option applies to a single run",
+            hint=f"run the command once with {option_name} --standby, and then with --follow",
         )
 
 
@@ -288,22 +288,25 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         if fleet.before is not None:
             raise UsageError(
                 "--before needs --missing",
-                hint="pass --missing FILE (the current state), --before FILE (the state before the loss) and "
-                f"--host NAME. To create each file, run {_MAKE}",
+                hint=(
+                    "pass --missing FILE with the current state, --before FILE with the state before the loss, and "
+                    f"--host NAME. To create each file, run {_MAKE}"
+                ),
             )
         return frozenset(), None
     # Either --before or --share must say what this host had: with neither, two empty hosts would restore the same
     # tasks.
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
-            "--missing lists tasks without a host, but does not show which of them belong to this host",
+            "the file of --missing lists tasks without a host, but does not show which of these tasks belong to "
+            "this host",
             hint=(
-                "pass --share 1/2 and --share 2/2 on two empty hosts or --share 1/1 if this is the only one. Or "
-                f"pass --host NAME and --before FILE with the output from before the loss of this command: {_MAKE}"
+                "pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 on a single one. Or pass "
+                f"--host NAME and --before FILE. Before the loss, this command must have created this file: {_MAKE}"
             ),
         )
     if fleet.before is not None and fleet.host is None:
-        raise UsageError("--before needs --host", hint="pass --host NAME with the name of this host in the file")
+        raise UsageError("--before needs --host", hint="pass --host NAME with this host's name in the file")
     # The hosts in the file still have their tasks, so no host restores these again.
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
@@ -319,13 +322,13 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
         if fleet.hosts is not None:
             raise UsageError(
                 "--hosts needs --barrier",
-                hint="pass --barrier PLACE with a folder or URI that all hosts can reach",
+                hint="also pass --barrier PLACE, a folder or URI that all hosts can reach",
             )
         return None
     # The application is not started here, so other hosts would wait at the barrier for nothing.
     if not is_started:
         raise UsageError(
-            ("you cannot pass --barrier with --standby, because no application starts on a standby"),
+            ("--barrier and --standby cannot be used together, because no application starts on a standby"),
             hint="omit --barrier",
         )
     share = share_of(fleet)
@@ -336,7 +339,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
         hosts = share[1]
     if hosts is None:
         raise UsageError(
-            "--barrier needs --hosts or --share", hint=("pass --hosts N with the number of hosts, including this one")
+            "--barrier needs --hosts or --share", hint=("also pass --hosts N, the number of hosts including this one")
         )
     names: tuple[str, ...] = ()
     host = fleet.host
@@ -377,7 +380,7 @@ class StateCommand:
         except ValueError as error:
             raise UsageError(f"kstate cannot parse --on-state-change {text!r}: {error}") from None
         if not self._command:
-            raise UsageError("--on-state-change is empty, but needs a command")
+            raise UsageError("--on-state-change needs a command, but is empty")
         self._app = app
         self._hangs = False
 

@@ -102,7 +102,7 @@ def _restoration(
                 raise UsageError(f"{name} needs --out", hint="pass --out DIR")
         return lambda _: None
     if request.dump is None:
-        raise UsageError("--out works only with a dump. If the source is directories, copy their stores instead")
+        raise UsageError("--out works only with a dump. If you seed from directories, copy their stores instead")
     from kstate_cli.cli.options.application import chosen_release
     from kstate_cli.cli.seeded_directories import SeededDirectories, restore_seeded
 
@@ -181,12 +181,12 @@ def _undo(
     if report.delete_topics is None or not report.undo:
         raise UsageError(
             "--undo and --delete-topics work only together",
-            hint=("pass --undo --delete-topics FILE with the journal of the run"),
+            hint=("pass --undo --delete-topics FILE with the run's journal"),
         )
     if source.sources or target.app is not None or report.dry_run:
         raise UsageError("--undo cannot be used with --from, --app or --dry-run", hint="omit these options")
     if not report.delete_topics.exists():
-        raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
+        raise UsageError(f"{report.delete_topics} does not exist", hint="pass the run's journal")
     with (
         waiting("deleting topics", quiet=report.quiet),
         open_journal(report.delete_topics, create=False) as journal,
@@ -233,7 +233,7 @@ def _request(
     from kstate_cli.specification.toml_file import read_draft, read_spec
 
     if not source.sources or target.app is None:
-        raise UsageError("kstate needs a source and an application.id", hint="pass --from DUMP and --app ID")
+        raise UsageError("kstate needs a source and the new application.id", hint="pass --from DUMP and --app ID")
     dump, directories = _sources(source.sources)
     _refuse_mixed(source, dump)
     origin = _origin(source, cluster)
@@ -301,7 +301,7 @@ def _refuse_mixed(source: SeedSourceOptions, dump: str | None) -> None:
         )
     if dump is None and source.source_app is not None:
         raise UsageError(
-            "--source-app works only with dumps, because a directory has the name of its application",
+            "--source-app works only with dumps, because a directory's name is its application.id",
             hint="omit --source-app",
         )
 
@@ -312,11 +312,12 @@ def _partitions(options: SeedPartitionOptions, *, has_kinds: bool) -> PartitionR
 
     if not options.partitions:
         if options.partitioner or options.key_of:
-            raise UsageError("--partitioner and --key-of need --partitions", hint="pass --partitions too")
+            raise UsageError("--partitioner and --key-of need --partitions", hint="also pass --partitions")
         return None
     if not has_kinds:
         raise UsageError(
-            "--partitions needs the kinds of the stores, which determine the bytes of a key that select its partition",
+            "--partitions needs the stores' kinds, because the kind determines which bytes of a key select its "
+            "partition",
             hint=f"pass --spec FILE with the output of {command('ls', 'APP', option.SPEC)}",
         )
     counts = _by_scope(option.PARTITIONS, options.partitions)

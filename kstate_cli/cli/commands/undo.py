@@ -68,7 +68,7 @@ def undo(
     # A mount point cannot be exchanged, and a lock of another host cannot be seen.
     check_location(path, lock_is_shared=lock_is_shared)
     with waiting("waiting for the lock", quiet=quiet) as activity, application_lock(path, wait):
-        activity.call("settling interrupted runs")
+        activity.call("completing or removing interrupted runs")
         # An interrupted run is finished or removed first: the newest run is certain only then.
         recovered = recover(path, results.say)
         back = [

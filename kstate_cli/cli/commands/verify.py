@@ -121,7 +121,7 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
         )
     if report.left_out:
         say(
-            (f"kstate verified only part {subset}, and the other parts contain {plural(report.left_out, 'store')}"),
+            (f"kstate verified only part {subset}. The other parts contain {plural(report.left_out, 'store')}"),
             quiet=quiet,
         )
     say(f"kstate does not check: {'; '.join(NOT_COVERED)}", quiet=quiet)
@@ -139,9 +139,8 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
         raise ConditionNotMet(
             f"kstate found damage: {counts}",
             hint=(
-                "remove the damaged stores with the following commands. When the application starts, it restores "
-                "stores "
-                "that have a changelog:"
+                "remove the damaged stores with the commands below. The application restores stores that have a "
+                "changelog when it starts:"
             ),
             hint_details=first_lines(_ways_out(report)),
         )
@@ -149,7 +148,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     if codes.keys() == {IN_USE}:
         raise InUse(
             "kstate could not read some stores, because the application changed them too fast",
-            hint="run the command again or stop the application first",
+            hint="run the command again, or stop the application first",
         )
     # The codes keep the order of their table, in which the most severe come first.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]

@@ -152,7 +152,7 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
     try:
         record(dump, *number, part)
     except OSError as error:
-        return f"kstate cannot record in the dump that it verified this part: {error.strerror or error}"
+        return f"kstate cannot record in the dump that this part was verified: {error.strerror or error}"
     return None
 
 

@@ -119,12 +119,12 @@ def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
     if not wrong:
         return Refused(
             f"kstate cannot read {plural(len(findings), 'file')}: {names}",
-            hint="give this user the permission to read them or check the disk. Then run the command again",
+            hint="give this user read permission for these files, or check the disk. Then run the command again",
         )
     return ConditionNotMet(
         f"kstate found {plural(len(wrong), 'damaged or missing file')}: {names}",
         hint=(
-            "copy these files from another copy of the repository. If you have none, move damaged files to another "
-            "place and take a new snapshot, which stores them again if the application still has them"
+            "copy these files from another copy of the repository. If you have no such copy, move the damaged files "
+            "to another place and take a new snapshot. It stores them again if the application still has them"
         ),
     )

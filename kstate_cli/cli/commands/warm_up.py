@@ -49,7 +49,10 @@ def warm_up(
     text = f"the archive {where} already exists ({size})"
     if warmed.seconds is not None:
         line["seconds"] = round(warmed.seconds, 3)
-        text = f"kstate created {where} ({size}). With it, Spark starts, works and ends in {warmed.seconds:.1f} s"
+        text = (
+            f"kstate created {where} ({size}). With this archive, Spark starts, runs and stops in "
+            f"{warmed.seconds:.1f} s"
+        )
     results.lines([line])
     results.remark(text)
     return 0

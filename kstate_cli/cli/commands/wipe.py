@@ -145,7 +145,8 @@ def _finish(
         yield f"kstate wiped the stores (run {result.run}). {way_back}"
         restore = command("restore", plan.app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
         yield (
-            f"next: start the application, which restores the stores from the brokers. Or restore them first: {restore}"
+            "next: start the application, which restores the stores from the brokers. Or first restore them from a "
+            f"dump: {restore}"
         )
         if for_reset:
             yield (
@@ -167,6 +168,6 @@ def _warn_of_reset() -> None:
 
     # Printed even with --quiet: the reset tool deletes the topics without asking, and then no rows can be rebuilt.
     say(
-        "note: the reset deletes the changelog topics, which are the only source to rebuild the stores. Then the "
-        "application processes its input topics again, as far as they still contain the input"
+        "note: the reset deletes the changelog topics, and nothing else can rebuild the stores. The application "
+        "then processes its input again, as far as the input topics still contain it"
     )

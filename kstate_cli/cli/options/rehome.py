@@ -138,7 +138,7 @@ class CompletionOptions:
         if self.verify_dump is False and not dry_run:
             raise UsageError(
                 "--no-verify-dump works only with --dry-run, because a restoration must read all rows",
-                hint="pass --dry-run too",
+                hint="also pass --dry-run",
             )
 
     def request(

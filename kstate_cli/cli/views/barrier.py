@@ -49,7 +49,7 @@ class BarrierView:
         else:
             say(
                 f"some hosts did not arrive within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
-                "application without them, it also gets their tasks and restores these tasks from the broker"
+                "application without these hosts, it also gets their tasks, and restores them from the broker"
             )
         return waiting
 

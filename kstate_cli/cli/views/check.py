@@ -122,7 +122,7 @@ def counts_of(release: str, report: Report) -> str:
     fails = ""
     if report.fails:
         fails = f"the next start of {release} fails"
-    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings are not as expected"
+    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings need your attention"
 
 
 def _headline(release: str, report: Report, start: Start) -> str:
@@ -318,7 +318,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
 
 def _decides(alike: Iterable[Prediction]) -> str:
     if all(prediction.by_chance for prediction in alike):
-        return "it depends on the timing"
+        return "depending on the timing"
     return "the findings state why this is unknown"
 
 
@@ -597,7 +597,7 @@ def damage_in(dump: str, parts: list[CheckDumpPartLine]) -> ConditionNotMet | No
     return ConditionNotMet(
         f"the dump has damaged files in part {some(damaged, 5)}",
         where=uri_text(dump),
-        hint="to see the damaged files, and what to do, run:",
+        hint="to see the damaged files and what to do about them:",
         hint_details=[command("verify-dump", dump, "--subset", part) for part in damaged[:5]],
         code=ROT,
     )

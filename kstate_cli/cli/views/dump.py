@@ -102,8 +102,8 @@ class DumpProgress(DumpWatcher):
             # Reported once for each stop: the log of a service must not fill with it.
             self._waits = True
             self._print(
-                f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. kstate ends if the broker sends no "
-                f"data for {SILENT_SECONDS:.0f} s"
+                f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. After {SILENT_SECONDS:.0f} s without "
+                "data from the broker, kstate gives an error"
             )
 
     def _print(self, text: str) -> None:

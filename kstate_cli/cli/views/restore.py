@@ -70,8 +70,8 @@ def finish(
         yield f"kstate restored the directory for {change.target} (run {result.run})"
         if standby:
             yield (
-                "next: run the same command again after the next dump. Until then, do not let other programs use "
-                "the directory"
+                "next: run the same command again after the next dump. Until then, no other program may use the "
+                "directory"
             )
         else:
             yield f"next: start the application with {change.target}. To undo: {command('undo', change.app)}"
@@ -161,8 +161,7 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     for report in outcome.reports:
         if report.null_keys:
             say(
-                f"warning: {report.title}: like Streams, kstate skipped {plural(report.null_keys, 'record')} "
-                "without "
+                f"warning: {report.title}: like Streams, kstate skipped {plural(report.null_keys, 'record')} without "
                 "a key"
             )
     # A bounded interactive query waits for a Position, so the user learns which stores have none.

@@ -183,7 +183,7 @@ def _offsets_text(plan: SeedPlan) -> str:
     if not plan.offsets:
         return f"The consumer group {plan.app} gets no offsets"
     return (
-        f"The consumer group {plan.app} continues the input of {plan.source_app} in "
+        f"The consumer group {plan.app} continues where {plan.source_app} stopped in "
         f"{plural(len(plan.offsets), 'partition')}"
     )
 

@@ -52,7 +52,7 @@ def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
         yield f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store"
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
         yield (
-            "the data of this snapshot is old, and the logs may no longer contain all later deletes. To restore it, "
+            "this snapshot's data is old, and the logs may no longer contain all later deletes. To restore it, "
             "pass a dump (--from-changelog) or --accept-resurrected"
         )
     if expiry.condemned or expiry.waiting:

@@ -52,7 +52,10 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     # A draft may be incomplete: for a value that no source states, the file gets a comment that asks for it.
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
-    about = "Written by kstate (ls --spec). Comments state the source of each value and which values you must fill in."
+    about = (
+        "kstate ls --spec wrote this file. Comments state the source of each value and mark the values that you "
+        "must fill in."
+    )
     # Standard output becomes UTF-8, whatever the locale, because TOML is always UTF-8.
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
@@ -130,7 +133,7 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
     names = some(others, _MAX_LISTED)
     return [
         (
-            f"this directory has no stores for these changelogs: {names}. The stores are in memory, on other hosts, or "
-            "removed. To see which, pass --topology FILE"
+            f"this directory has no stores for these changelogs: {names}. These stores are in memory, on other "
+            "hosts, or were removed. To see which of these applies, pass --topology FILE"
         )
     ]

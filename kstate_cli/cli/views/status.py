@@ -25,10 +25,8 @@ _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.F
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
     StandbyUse.unused: "this directory is a standby, and no application has used it since its last update",
-    StandbyUse.used: (
-        "this directory was a standby, but an application has used it, so kstate does not update it any more"
-    ),
-    StandbyUse.unreadable: "this directory is a standby, but kstate cannot read its record",
+    StandbyUse.used: ("this directory was a standby. An application has used it, so kstate no longer updates it"),
+    StandbyUse.unreadable: "this directory is a standby, but kstate cannot read the file that records its state",
 }
 _NEWEST = 10
 """Runs on a terminal: a screen shows those of the last night."""
@@ -221,8 +219,8 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
         # An interrupted run is finished or removed as a whole, because the switch is one rename.
         yield (
             (
-                f"{name}: the process of this run has ended, and the directory is completely in the old or in the new "
-                f"state. {_RERUN}"
+                f"{name}: this run's process has ended. The directory is either completely the old one or completely "
+                f"the new one. {_RERUN}"
             ),
             _rerun_of(app, row),
         )
@@ -264,7 +262,7 @@ def _show_staging(rows: Sequence[StatusRunLine]) -> None:
         return
     print_line("")
     table(
-        "staging areas, which clean deletes together with their runs",
+        "staging areas, which kstate clean deletes together with their runs",
         ("run", "place", Column("files", right=True), Column("bytes", right=True), Column("stays", fold=Fold.WORDS)),
         [(run, area["path"], area["files"], size_text(area["bytes"]), area["message"] or "-") for run, area in staging],
     )

@@ -89,8 +89,8 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
         return None
     names = some(sorted(stores), _MAX_NAMED)
     return (
-        f"the topology contains none of the stores in this directory ({names}). Check that it belongs to this "
-        "application"
+        f"the topology contains none of the stores in this directory ({names}). Check that this topology belongs to "
+        "the application"
     )
 
 
@@ -108,6 +108,6 @@ def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
         tasks.setdefault(place["store"], []).append(place["new_task"])
     for store, names in sorted(tasks.items()):
         say(
-            f"the directory does not contain {store} of {some(names, _MAX_NAMED)}: the store is new or in memory",
+            f"the directory does not contain {store} of {some(names, _MAX_NAMED)}, so the store is new or in memory",
             quiet=quiet,
         )
