@@ -11,7 +11,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
-NOT_REACHED: Final = "check that the dump is reachable and that this user has the permission to read it"
+NOT_REACHED: Final = "check that the dump is reachable and that this user may read it"
 """The hint for a file that the system cannot read; its contents are unknown."""
 
 NEW_DUMP: Final = "write a new dump to an empty folder"
@@ -70,9 +70,8 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
         message,
         where=printable(path),
         hint=(
-            "check the disk, because the disk, the memory or a copy has changed bytes of the file. Copy the "
-            "file again from another copy of the dump. If you have none, read the topics again into a new "
-            "full dump while the broker still has the records:"
+            "bytes of this file have changed, so check the disk and the memory. Replace the file from another copy "
+            "of the dump. If you have no copy, write a new full dump while the broker still has the records:"
         ),
         hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, *out)],
     )
@@ -87,7 +86,7 @@ def unreadable(path: str, error: Exception) -> DumpError:
     # An error with errno comes from the system: missing rights, a lost connection, a broken disk. It says nothing about
     # the bytes of the file.
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
-        return rot(path, f"kstate cannot decode a page of the file, which is damaged: {error}")
+        return rot(path, f"the file is damaged: kstate cannot decode one of its pages: {error}")
     return DumpError(f"kstate cannot read the file: {error}", where=printable(path), hint=NOT_REACHED)
 
 

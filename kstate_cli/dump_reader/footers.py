@@ -139,7 +139,7 @@ def _encrypted(file: ListedFile) -> DumpError:
     return DumpError(
         "the file is encrypted (Parquet modular encryption), which kstate does not support",
         where=printable(file.path),
-        hint="write the dump again without that encryption. You can use an encrypted disk or bucket instead",
+        hint="write the dump again without Parquet encryption. To encrypt it, use an encrypted disk or bucket",
     )
 
 
@@ -200,10 +200,10 @@ def _hive(file: ListedFile) -> dict[str, str]:
     values = dict(file.hive)
     # If a name occurs twice, different readers would use different values. So neither is used.
     if len(values) != len(file.hive):
-        raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
+        raise DumpError("the path names a topic or partition twice", where=printable(file.path))
     if absent := [name for name, value in values.items() if value == _NO_VALUE]:
         raise DumpError(
-            f"its records have no {absent[0]}, because {_NO_VALUE} in the path stands for null",
+            f"its records have no {absent[0]}, because {_NO_VALUE} in the path means null",
             where=printable(file.path),
         )
     partition = values.get("partition")
@@ -301,12 +301,12 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
     if not legal_topic(range_.topic):
         raise DumpError(f"{range_.topic[:300]!r} is not the name of a topic", where=where)
     if not 0 <= range_.partition <= MAX_I32:
-        raise DumpError(f"{range_.partition} is not a partition number, for topic {range_.topic}", where=where)
+        raise DumpError(f"{range_.partition} is not a partition of topic {range_.topic}", where=where)
     key = TopicPartition(range_.topic, range_.partition)
     if range_.first < 0:
         raise DumpError(f"{key} has the negative offset {range_.first}", where=where)
     if hive.get("topic", key.topic) != key.topic or int(hive.get("partition", key.partition)) != key.partition:
-        raise DumpError(f"the path names another topic or partition than its rows ({key})", where=where)
+        raise DumpError(f"the path does not match the rows' topic and partition ({key})", where=where)
     return key
 
 
@@ -367,7 +367,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
                 where=where,
-                hint=f"{NEW_DUMP}, because a failed or repeated write has left such files",
+                hint=f"{NEW_DUMP}, because a failed or repeated write has left behind such files",
             )
 
 

@@ -164,9 +164,9 @@ def _grown(content: Any, generation: int | None) -> Grown:
         )
     # The generation must be that of the name: a manifest that was copied to a higher name would count as the newest.
     if whole.number("generation") != generation:
-        raise DumpError(f"it has generation {whole.members['generation']}, but its name has another generation")
+        raise DumpError(f"it contains generation {whole.members['generation']}, but its name states another one")
     if generation == MOST_GENERATION:
-        raise DumpError("its generation is the highest possible one, which no dump reaches in practice")
+        raise DumpError("its generation number is implausibly high")
     # _full checks that the generation in which a full dump began is not above this one.
     fulls = [_full(row, whole.number("generation")) for row in whole.items("fulls")]
     # If two full dumps of a partition had the same generation, neither would be the newest. And a file in two full
@@ -184,7 +184,7 @@ def _grown(content: Any, generation: int | None) -> Grown:
     forgotten = tuple(_forgotten(row) for row in optional_items(whole, "forgotten"))
     # Such a file would be deleted although the dump needs it.
     if any(file.path in paths for file in forgotten):
-        raise DumpError("it contains a file that it also lists as deleted")
+        raise DumpError("it lists a file both as present and as deleted")
     return Grown(
         whole.number("generation"),
         isolation_of(whole),
@@ -283,7 +283,7 @@ def _offsets(files: Sequence[GrownFile], ranges: Sequence[Round], key: TopicPart
         raise DumpError(f"{key}: records {offsets[0]} to {offsets[-1]} are outside of its ranges")
     # Readers read files in this order, and the last record of a key wins.
     if any(group.last >= following.first for group, following in pairwise(groups)):
-        raise DumpError(f"{key}: its files are not in the order of their offsets")
+        raise DumpError(f"{key}: its files are not in offset order")
     return offsets
 
 
@@ -324,7 +324,7 @@ def _last(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> LastRec
     offset = facts.number("offset")
     # The digest of the last record identifies the log. With another offset it would be compared with another record.
     if offsets[-1:] != [offset]:
-        raise DumpError(f"{key}: its last record is at {offset} in the manifest, but not in its files")
+        raise DumpError(f"{key}: the manifest has its last record at offset {offset}, but its files do not")
     return LastRecord(offset, digest_of(facts.members.get("sha256"), f"{key}: sha256 of its last record"))
 
 
@@ -332,7 +332,7 @@ def _tail(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> tuple[T
     """Return the last records of a full dump. Raise DumpError if they are not those at the end of its files."""
     records = tuple(_tail_record(row, key) for row in optional_items(facts, "tail"))
     if any(record.offset >= following.offset for record, following in pairwise(records)):
-        raise DumpError(f"{key}: its tail is not in the order of offsets")
+        raise DumpError(f"{key}: its tail is not in offset order")
     # The tail ends with the last record of the files, because it identifies the log at the end of the dump.
     if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
         raise DumpError(f"{key}: its tail does not match its files")

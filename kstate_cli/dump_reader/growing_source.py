@@ -92,7 +92,8 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
         return None
     if manifests.NAME in by_name:
         raise DumpError(
-            f"it contains {manifests.NAME} of a dump that was written at once and also manifests of a growing dump",
+            f"it contains both manifests of a growing dump and {manifests.NAME}, the manifest of a dump that was "
+            "written at once",
             where=where,
             hint=NEW_DUMP,
         )
@@ -144,7 +145,7 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
         return grown, ()
     warning = (
         f"kstate restores {some(left_out, _MOST_NAMES)} from an older full dump ({option.FULL_DUMP} "
-        f"{quoted(str(generation))}) and skips the newest full dump and all records that only that one contains"
+        f"{quoted(str(generation))}) and skips all records that only the newest full dump contains"
     )
     return replace(grown, fulls=fulls), (warning,)
 

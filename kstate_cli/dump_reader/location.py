@@ -185,7 +185,7 @@ def _refuse_link(path: str, inside: str, shown_as: str) -> None:
         raise DumpError(
             f"{printable(path)} is a symbolic link to a folder or to a place outside the dump",
             where=shown_as,
-            hint="copy the target of the link into the dump",
+            hint="copy the link's target into the dump",
         )
     if not os.path.isfile(path):
         raise _special(path, shown_as)

@@ -257,7 +257,7 @@ def _reading(facts: JsonObject, name: str) -> Reading:
     started, ended = (facts.number(member, MAX_TIME) for member in ("started_ms", "ended_ms"))
     # The age of the dump follows from these times. If they were in the wrong order, the dump would look too young.
     if started > ended:
-        raise DumpError(f"{name}: its reading began at {started} and ended earlier, at {ended}")
+        raise DumpError(f"{name}: its end time {ended} is before its start time {started}")
     policy = facts.text_or_none("cleanup_policy")
     epoch = facts.number_or_none("leader_epoch", MAX_I32)
     digest = facts.members.get("last_record_sha256")

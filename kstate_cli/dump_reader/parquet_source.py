@@ -135,7 +135,8 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
             raise UsageError(f"{where} is not a dump: it contains no Parquet file", hint="pass the folder of a dump")
         if not options.complete:
             raise no_manifest(
-                f"the dump has no {manifests.NAME}. Without it, kstate cannot distinguish a lost file from compaction",
+                f"the dump has no {manifests.NAME}. Without this manifest, kstate cannot distinguish a lost file "
+                "from compaction",
                 where,
             )
         if not files.parquet:
@@ -311,9 +312,7 @@ def _record_warnings(facts: list[FileFacts], manifest: Manifest | None, *, commi
     if any(not file.columns.zoned for file in facts):
         warnings.append("kstate reads timestamps without a time zone as UTC")
     if nulls := sum(file.null_timestamps for file in facts):
-        warnings.append(
-            f"kstate writes timestamp -1, as Kafka does if it is missing, for {nulls:,} records without one (null)"
-        )
+        warnings.append(f"{nulls:,} records have no timestamp (null). Like Kafka, kstate writes -1 for them")
     if manifest and committed_only and manifest.isolation != "read_committed":
         warnings.append(
             f"{option.DUMP_IS_COMMITTED} has no effect, because the manifest records isolation {manifest.isolation}"

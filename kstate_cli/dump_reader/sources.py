@@ -140,7 +140,7 @@ def other_file(path: str) -> DumpError:
     """Return the error for a file whose digest differs from that of the manifest."""
     return rot(
         path,
-        "the file is damaged or was replaced by another file, because its SHA-256 differs from the one in the manifest",
+        "the file's SHA-256 differs from the manifest, so the file is damaged or was replaced",
     )
 
 

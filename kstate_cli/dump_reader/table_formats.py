@@ -229,14 +229,14 @@ def table_refusal(
         if (line := tables[folder].example) is not None
     ]
     hint = (
-        "write the current rows as plain Parquet to a new folder, with a reader of that format, and pass the new folder"
+        "with a reader for that format, write the current rows as plain Parquet to a new folder. Then pass this folder"
     )
     if below:
-        hint += ". Copy the rest of the dump to this folder too"
+        hint += ". Also copy the rest of the dump to this folder"
     if lines:
         hint += ", for example:"
     return DumpError(
-        f"{places} {are}. Only the log of the table shows which files belong to it",
+        f"{places} {are}. Only the table's log shows which files belong to it",
         hint=hint,
         hint_details=lines,
     )
@@ -245,8 +245,10 @@ def table_refusal(
 def file_refusal(path: str, format_: TableFormat) -> DumpError:
     """Return the refusal of a file of a table whose log is elsewhere."""
     return DumpError(
-        f"the file belongs to a table ({format_.name}). Only the log of the table shows which files belong to it",
+        f"the file belongs to a table ({format_.name}). Only the table's log shows which files belong to it",
         where=printable(path),
-        hint="write the current rows of the table as plain Parquet to a new folder, with a reader of that "
-        "format, and pass the new folder",
+        hint=(
+            "with a reader for that format, write the table's current rows as plain Parquet to a new folder. Then "
+            "pass this folder"
+        ),
     )

@@ -92,7 +92,8 @@ def _replayed(place: DumpPlace, version: int) -> dict[str, _TableFile]:
         path = f"{place.root}/{_DELTA_LOG}/{number:020d}.json"
         if not os.path.isfile(path):
             raise _RefusedTableError(
-                f"commit {number} of its log has expired, so kstate does not know whether older commits removed records"
+                f"commit {number} has expired from its log, so kstate does not know whether older commits removed "
+                "records"
             )
         data = content_of(place.filesystem, ListedFile(path, path, os.path.getsize(path)), "commit")
         actions = [parse_json(line) for line in data.splitlines() if line.strip()]
@@ -218,7 +219,7 @@ def _dump_of(
     """Return the dump of the files that count. Raises DumpError, naming the file, if one is missing or differs."""
     if not options.complete:
         raise no_manifest(
-            f"a table ({format_.name}) has no manifest, so kstate cannot distinguish a lost record from compaction",
+            f"a table ({format_.name}) has no manifest, so kstate cannot distinguish lost records from compaction",
             place.text,
         )
     live_files = [_listed_file(format_, place, folder, file) for file in sorted(files, key=lambda file: file.path)]
@@ -238,7 +239,7 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
     # A link may lead out of the folder.
     if not os.path.isfile(path) or is_link(path, folder):
         raise DumpError(
-            f"{printable(file.path)} is in the log of the table, but not in its folder (kstate does not follow links)",
+            f"{printable(file.path)} is in the table's log, but not in its folder. kstate does not follow links",
             where=place.text,
         )
     size = os.path.getsize(path)
@@ -254,15 +255,15 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
 def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
     """Return the refusal of a table that cannot serve as a dump."""
     hint = (
-        "if its rows are nevertheless complete, write them as plain Parquet to a new folder, with a reader "
-        "of that format, and pass the new folder"
+        "if its rows are nevertheless complete, write them as plain Parquet to a new folder with a reader for that "
+        "format. Then pass this folder"
     )
     details = []
     if format_.example is not None:
         hint += ", for example:"
         details = [format_.example.format(table=place, copy="COPY")]
     return DumpError(
-        f"{place} is a table ({format_.name}), and kstate cannot use it as a dump, because {reason}",
+        f"kstate cannot use the table {place} ({format_.name}) as a dump, because {reason}",
         hint=hint,
         hint_details=details,
     )

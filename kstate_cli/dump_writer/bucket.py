@@ -65,8 +65,8 @@ class BucketStore:
         if manifest.NAME in names:
             raise Refused(
                 (
-                    f"{self._where} contains a dump that was written at once ({manifest.NAME}), to which kstate "
-                    "cannot add records"
+                    f"{self._where} contains a dump that was written at once ({manifest.NAME}). kstate cannot add "
+                    "records to such a dump"
                 ),
                 hint="pass a new prefix",
             )
@@ -111,7 +111,7 @@ class BucketStore:
             # A second object of that name must get the answer 412. It is created for another run, because ``create``
             # takes an object of its own run for an earlier attempt whose answer was lost.
             if self._objects.create(probe, b"", f"not {run}"):
-                raise self._objects.without_conditions("it replaced an object")
+                raise self._objects.without_conditions("another writer replaced an object")
         except NotAnsweredError as error:
             raise RunFailed(str(error), hint="run the command again. kstate has not read or written anything") from None
         finally:
@@ -155,7 +155,7 @@ class BucketStore:
             raise RunHalfway(
                 f"kstate does not know whether generation {grown.generation} was written: {error}",
                 where=self._where,
-                hint=("run the command again. The dump is complete in both cases, and the command continues from it"),
+                hint=("run the command again. The dump is complete in either case, and kstate continues from it"),
             ) from None
         except KstateError:
             self.unanswered = False

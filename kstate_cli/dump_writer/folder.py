@@ -85,8 +85,8 @@ class FolderStore:
         if manifest.NAME in names:
             raise Refused(
                 (
-                    f"{folder} contains a dump that was written at once ({manifest.NAME}), to which kstate cannot "
-                    "add records"
+                    f"{folder} contains a dump that was written at once ({manifest.NAME}). kstate cannot add records "
+                    "to such a dump"
                 ),
                 hint="pass a new folder",
             )
@@ -121,10 +121,10 @@ class FolderStore:
                 raise
             raise Refused(
                 (
-                    f"{folder}: its file system does not support hard links, which kstate needs to commit a "
+                    f"{folder}: the file system does not support hard links, but kstate needs them to commit a "
                     "manifest in one step"
                 ),
-                hint="write the dump to a folder on another file system, then copy it, manifests last",
+                hint="write the dump to a folder on another file system. Then copy it, manifests last",
             ) from None
         finally:
             for path in (probe, linked):
@@ -251,7 +251,7 @@ def _refuse_links(folder: str, names: Iterable[str]) -> None:
                 raise Refused(
                     f"{printable(relative)} is {kind_of(mode)}, not a folder",
                     where=folder,
-                    hint="find out who created it, then replace it with a real folder",
+                    hint="find out what created this entry, then replace it with a real folder",
                 )
 
 

@@ -52,8 +52,8 @@ class Comparison:
     def text(self) -> str:
         """Return the reason in a sentence; for a log that is not the same."""
         if self.identity is Identity.ANOTHER:
-            return f"it is another log, because {self.why}"
-        return f"kstate cannot compare it with the log that it read before, because {self.why}"
+            return f"the log was replaced: {self.why}"
+        return f"kstate cannot compare the log with the one that it read before, because {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, r
     if end is not None and end.ended is SpanEnd.TRUNCATED:
         return Comparison(
             Identity.ANOTHER,
-            f"leader epoch {sample.epoch} ends below offset {sample.end}, but kstate read beyond it",
+            f"leader epoch {sample.epoch} ends below offset {sample.end}, but kstate has read beyond that end",
         )
     if read is None:
         return compare(sample, (), log_start)
@@ -217,13 +217,12 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
 def _difference(before: TailRecord | None, record: TailRecord) -> str | None:
     """Return how a record of the log differs from the one that was read at its offset; None if it is the same."""
     if before is None:
-        return f"it has a record at offset {record.offset}, but had none when kstate read it"
+        return f"offset {record.offset} now has a record, but had none when kstate read the log"
     if before.sha256 != record.sha256:
         return f"the record at offset {record.offset} has changed"
     if None not in (before.epoch, record.epoch) and before.epoch != record.epoch:
         return (
-            f"the record at offset {record.offset} belongs to leader epoch {record.epoch}, but belonged to "
-            f"{before.epoch} when kstate read it"
+            f"the record at offset {record.offset} now belongs to leader epoch {record.epoch} instead of {before.epoch}"
         )
     return None
 
@@ -233,7 +232,7 @@ def unexplained(comparison: Comparison, keys: Iterable[str]) -> str | None:
     absent = comparison.awaited - frozenset(keys)
     if not absent:
         return None
-    return f"{len(absent)} of the last records that kstate had read no longer exist, and no later record has their keys"
+    return f"{len(absent)} of the last records that kstate read no longer exist, although no later record replaces them"
 
 
 class LogChangedError(Exception):
@@ -262,7 +261,7 @@ def _stable_end(first: LogFacts, again: LogFacts, end: int) -> object:
     """Transactions are decided in order: a stable offset stays stable."""
     if again.stable_end is not None and again.stable_end < end:
         raise LogChangedError(
-            f"its last stable offset went back to {again.stable_end}, although kstate had read it up to {end}"
+            f"its last stable offset went back to {again.stable_end}, although kstate had read up to {end}"
         )
     return first.stable_end
 

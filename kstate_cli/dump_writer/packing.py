@@ -216,7 +216,7 @@ def join_small_files(
             smaller, paths = pack(store, full, generation, run)
         except DumpError as error:
             # Joined, the damaged rows would get a new file whose digest calls them sound. So the file stays as it is.
-            warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, pass {option.FULL}")
+            warn(f"{full.key}: {error}. kstate does not merge its small files. To replace them, pass {option.FULL}")
             smaller, paths = full, ()
         packed.append(smaller)
         joined += paths
@@ -262,7 +262,7 @@ def _join_files(
     # The number of rows is compared now: a difference would otherwise show only at a restore, when the old files are
     # gone.
     if new is None or new.rows != sum(part.rows for part in parts):
-        raise DumpError("its files do not have the rows that the manifest records", where=str(key))
+        raise DumpError("its files do not contain the rows that the manifest records", where=str(key))
     return new
 
 

@@ -107,8 +107,8 @@ def _plan(
         why = not_continued(before, facts, request_ms)
     if why is None and unknown_time is not None and _forgets(before, facts):
         why = (
-            "tombstones may be missing, because kstate does not know how much time has passed since the last "
-            f"reading ({unknown_time})"
+            "tombstones may be missing, because kstate does not know how much time has passed since it last read "
+            f"the log ({unknown_time})"
         )
     if why is not None:
         return new_full(key, facts, why, request_ms)
@@ -143,17 +143,15 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
         return f"the topic was recreated (id {before.topic_id}, now {facts.topic_id})"
     if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
         return (
-            f"it is another log, because its leader epoch is {facts.leader_epoch}, but was {before.leader_epoch} when "
+            f"the log was replaced: its leader epoch is {facts.leader_epoch}, but was {before.leader_epoch} when "
             "kstate read it"
         )
     # A log never gets shorter by itself. An unclean leader election did this, or a disk that was restored from a copy.
     if facts.end < before.end:
-        return f"the log ends at {facts.end}, although kstate had read it up to {before.end}, so it was truncated"
+        return f"the log was truncated: it ends at {facts.end}, but kstate had read up to {before.end}"
     # Records were deleted before kstate read them: what they changed or deleted is unknown.
     if facts.start > before.end:
-        return (
-            f"the log begins at {facts.start}, but kstate had read it only up to {before.end}, so records are missing"
-        )
+        return f"records are missing: the log begins at {facts.start}, but kstate had read only up to {before.end}"
     retention = retention_of(before, facts)
     if not _forgets(before, facts):
         return None
@@ -161,10 +159,11 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     first = before.ranges[0]
     # Reached for a compacted log only: another one keeps every record until its retention, which shows as a gap above.
     if set_back(first.continues_ms, first.ended_ms, retention):
-        return "the clock of the host was set back during the reading, so kstate does not know how long it took"
+        return "the host's clock was set back while kstate read the log, so kstate does not know how long that took"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
         return (
-            f"kstate read it so slowly that tombstones may be missing (delete.retention.ms is {span_text(retention)})"
+            "kstate read the log so slowly that tombstones may be missing (delete.retention.ms is "
+            f"{span_text(retention)})"
         )
     return too_late(before, facts, now_ms)
 
@@ -180,13 +179,13 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
         return None
     if set_back(before.as_of_ms, ended_ms, retention):
         return (
-            "tombstones may be missing, because by the clock of this host, the last reading was in the future, at "
-            f"{moment(before.as_of_ms)}, so kstate does not know how much time has passed"
+            "tombstones may be missing. By this host's clock, kstate last read the log in the future, at "
+            f"{moment(before.as_of_ms)}, so it does not know how much time has passed"
         )
     if delete_coverage(before.as_of_ms, ended_ms, retention) is not DeleteCoverage.NO:
         return None
     return (
-        f"tombstones may be missing, because the last reading is {span_text(ended_ms - before.as_of_ms)} old "
+        f"tombstones may be missing, because kstate last read the log {span_text(ended_ms - before.as_of_ms)} ago "
         f"(delete.retention.ms is {span_text(retention)})"
     )
 
@@ -290,8 +289,7 @@ def select_topics(
         raise UsageError(
             f"{topics[missing[0]]} {missing[0]!r}: {reason}",
             hint=(
-                f"{did_you_mean(missing[:1], topics_on_broker)}the broker hides topics that this user does not "
-                "have the permission to describe"
+                f"{did_you_mean(missing[:1], topics_on_broker)}the broker hides topics that this user may not describe"
             ),
         )
     names: set[str] = set(topics)
@@ -306,10 +304,7 @@ def select_topics(
                 message += f". Its changelogs are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
             raise UsageError(
                 message,
-                hint=(
-                    "pass the application.id. The broker hides topics that this user does not have the "
-                    "permission to describe"
-                ),
+                hint=("pass the application.id. The broker hides topics that this user may not describe"),
             )
     return Topics(tuple(sorted(names)), tuple(sorted(foreign)))
 
@@ -363,7 +358,7 @@ class RoundClock:
 
     def _why_unknown(self, before: ClockMark | None) -> str | None:
         if before is None:
-            return "an older version of kstate wrote the manifest and did not record the time"
+            return "an older version of kstate wrote the manifest without the time"
         if before.boot == self._anchor.boot:
             return None
         # Times of day of two hosts, or of two starts, can only be compared if both were synchronized.

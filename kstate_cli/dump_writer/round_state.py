@@ -117,7 +117,7 @@ class DumpRound:
         note(
             error,
             (
-                f"run the command again. The dump contains the {outcome.records:,} records that were read, and the "
+                f"run the command again. The {outcome.records:,} records that were read are in the dump, and the "
                 "next run continues from there"
             ),
         )
@@ -208,15 +208,15 @@ class DumpRound:
         if not facts:
             raise RunFailed(
                 f"{request.bootstrap} does not describe the topics",
-                hint="give this user the permission to describe them",
+                hint="grant this user Describe on these topics",
             )
         return facts
 
     def _warn_of_foreign(self, topics: Topics) -> None:
         for topic, other in topics.foreign:
             self._warn(
-                f"kstate does not dump {topic}, because it seems to belong to the application {other} (to dump it, "
-                f"pass {option.TOPIC})"
+                f"kstate does not dump {topic}, because it seems to belong to the application {other}. To dump this "
+                f"topic, pass {option.TOPIC}"
             )
 
     def _warn_of_transactions(self) -> None:
@@ -258,7 +258,7 @@ class DumpRound:
         keys = ", ".join(str(plan.key) for plan in waiting[:_MOST_NAMES])
         raise RunFailed(
             f"the log of {keys} keeps changing while kstate reads it",
-            hint=f"find out what deletes its records. With more {option.WORKERS}, kstate reads faster",
+            hint=f"find out what deletes its records. To read faster, pass more {option.WORKERS}",
         )
 
     def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:
@@ -322,12 +322,12 @@ class DumpRound:
             if again is None:
                 raise RunFailed(
                     f"{plan.key} no longer exists, because its topic was deleted while kstate was reading it",
-                    hint="run the command again, which reads the topics that exist then",
+                    hint="run the command again, so that it reads the topics that exist now",
                 )
             try:
                 plan = replace(plan, facts=settle(plan.facts, again, plan.end))
             except LogChangedError as error:
-                reasons[plan.key] = f"it changed while kstate was reading it ({error})"
+                reasons[plan.key] = f"the log changed while kstate was reading it ({error})"
             else:
                 why = self._why_invalid(plan, request_ms)
                 if why is not None:
@@ -353,9 +353,9 @@ class DumpRound:
         results = self._results_of(plan.key)
         another = next((result.another for result in results if result.another is not None), None)
         if another is not None:
-            return f"it is another log, because {another}"
+            return f"the log was replaced: {another}"
         if any(result.begins_later for result in results):
-            return "its first records were deleted while kstate was reading it"
+            return "its first records were deleted while kstate was reading the log"
         comparison = self._comparisons.get(plan.key)
         if comparison is not None:
             why = unexplained(comparison, (key for result in results for key in result.awaited_keys))
@@ -379,7 +379,7 @@ class DumpRound:
         reasons = {}
         for key, comparison in compare_logs(self._request.bootstrap, self._request.settings, logs).items():
             if comparison.identity is Identity.ANOTHER:
-                reasons[key] = f"it changed while kstate was reading it ({comparison.why})"
+                reasons[key] = f"the log changed while kstate was reading it ({comparison.why})"
             elif comparison.identity is Identity.NOT_COMPARABLE:
                 self._warn(f"{key}: {comparison.text}")
         return reasons
@@ -484,7 +484,7 @@ class DumpRound:
         slow = reading.too_slow(plan)
         if slow is not None:
             self._warn(
-                f"{plan.key}: reading it took {span_text(slow)}, so tombstones from this time may be missing, and "
+                f"{plan.key}: reading the log took {span_text(slow)}. Tombstones from this time may be missing, so "
                 "kstate cannot rebuild a store from this full dump"
             )
         return full

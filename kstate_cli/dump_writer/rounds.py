@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Printed by the deadline, which cannot find out whether the manifest was written.
 _REMAINS = (
-    "files of this run that no manifest lists (a run one day later removes them). The dump is unchanged or has one "
+    "files of this run that no manifest lists. A run one day later removes them. The dump is unchanged, or has one "
     "more generation"
 )
 

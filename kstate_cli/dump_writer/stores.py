@@ -71,8 +71,9 @@ def destination(out: str) -> str:
         return place_in_bucket(out).uri
     if _SCHEME.match(out):
         raise UsageError(
-            f"{printable(shown_uri(out))} is neither a folder nor s3://BUCKET/PREFIX, the only destinations of a dump",
-            hint="pass a folder. You can copy the dump to another place afterwards, manifests last",
+            f"{printable(shown_uri(out))} is neither a folder nor s3://BUCKET/PREFIX. kstate can write a dump only "
+            "to these",
+            hint="pass a folder. Afterwards, you can copy the dump to another place, manifests last",
         )
     # What looks like a scheme is rejected above: a folder "gs:" in the working directory is not what a user means.
     return local_folder(out)

@@ -168,7 +168,7 @@ class _RangeMessages:
     def _silent(self, log_end: int | None) -> RunFailed:
         if log_end is None:
             return self._failed(f"the broker sent no data for {SILENT_SECONDS:.0f} seconds")
-        return self._failed(f"the log ends at {log_end}, but before, it ended at {self._job.end} or above")
+        return self._failed(f"the log ends at {log_end}, but previously ended at {self._job.end} or above")
 
     def _within(self, records: list[Any]) -> list[Any]:
         """Return the records of the range. A batch of the broker may begin before it and end after it."""
@@ -243,19 +243,19 @@ class _RangeMessages:
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
             raise self._failed(
                 "its topic no longer exists, because it was deleted while kstate was reading it",
-                "run the command again, which reads the topics that exist then. The dump is unchanged",
+                "run the command again, so that it reads the topics that exist now. The dump is unchanged",
             )
         # The group is never used, so it does not matter if the user lacks the permission for it.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
             return
         if denied(error):
-            raise self._failed(f"the broker does not permit it: {error.str()}", GRANTS)
+            raise self._failed(f"the broker does not permit this: {error.str()}", GRANTS)
         raise self._failed(error.str())
 
     def _failed(self, why: str, hint: str | None = None) -> RunFailed:
         return RunFailed(
             f"kstate cannot read {self._job.label}: {why}",
-            hint=hint or "check that the broker is running, then run the command again. The dump is unchanged",
+            hint=hint or "check that the broker is up, then run the command again. The dump is unchanged",
         )
 
 

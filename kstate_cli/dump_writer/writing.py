@@ -339,8 +339,8 @@ def lost_race(where: str, generation: int) -> InUse:
     """Return the error if another process has committed first."""
     return InUse(
         (
-            f"another process has written generation {generation} of the dump in the meantime, so kstate does not "
-            "add the records of this run"
+            f"meanwhile, another process has written generation {generation} of the dump, so kstate does not add "
+            "this run's records"
         ),
         where=where,
         hint="run only one dump at a time. The dump is complete",
@@ -353,8 +353,8 @@ def lost_file(path: str, where: str) -> Refused:
         f"{printable(path)} no longer exists or was replaced after kstate wrote it",
         where=where,
         hint=(
-            f"copy it again from another copy of the dump. If you have none, dump to a new place ({option.OUT}) and "
-            "keep this dump, because the broker may no longer have all of its records"
+            "copy this file from another copy of the dump. If you have no copy, write a new dump to another place "
+            f"({option.OUT}) and keep this one, because the broker may no longer have all its records"
         ),
     )
 

@@ -363,9 +363,7 @@ NOTES: Final = {
             "The dump contains a topic that does not belong to any store of this application",
             "If the topic belongs to another application or to a removed store, you do not have to do anything.",
             do=(
-                (
-                    f"if the plan lacks a store, describe this store in kstate.toml and pass the file with {option.SPEC}"
-                ),
+                f"if the plan lacks a store, describe it in kstate.toml and pass this file with {option.SPEC}",
             ),
         ),
     ),

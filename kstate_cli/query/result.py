@@ -260,11 +260,17 @@ def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
     STORE_EXCEPTION has that for damage.
     """
     return {
-        FailureReason.NOT_ACTIVE: f"omit {option.REQUIRE_ACTIVE}, or pass {option.ASSUME_ACTIVE} if the tasks were active on this host",
+        FailureReason.NOT_ACTIVE: (
+            f"omit {option.REQUIRE_ACTIVE}, or pass {option.ASSUME_ACTIVE} if the tasks were active on this host"
+        ),
         FailureReason.NOT_UP_TO_BOUND: f"to see how far each store has read: {command('inspect-position', app)}",
-        FailureReason.NOT_PRESENT: f"query the host that has this partition. To list this host's tasks: {command('ls', app)}",
+        FailureReason.NOT_PRESENT: (
+            f"query the host that has this partition. To list this host's tasks: {command('ls', app)}"
+        ),
         FailureReason.DOES_NOT_EXIST: "pass a partition that exists. The first partition is 0",
-        FailureReason.UNKNOWN_QUERY_TYPE: f"to see the subcommands for each kind of store: {command('query', option.HELP)}",
+        FailureReason.UNKNOWN_QUERY_TYPE: (
+            f"to see the subcommands for each kind of store: {command('query', option.HELP)}"
+        ),
         FailureReason.STORE_EXCEPTION: look_closer(app),
     }
 

@@ -130,7 +130,7 @@ def test_hint_never_moves_a_dump_file_without_read_permission(tmp_path: Path, pa
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 4, result.stderr
-    assert "cannot " in result.stderr and "this user has the permission to read it" in result.stderr, result.stderr
+    assert "cannot " in result.stderr and "this user may read it" in result.stderr, result.stderr
     assert " move " not in result.stderr and "anew" not in result.stderr
 
 

@@ -152,7 +152,7 @@ def test_option_needs_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     kstate("ls", app, status=0)
     monkeypatch.delenv("KSTATE_LS_BOOTSTRAP_SERVER")
     assert (
-        "--kafka-settings works only together with --bootstrap-server"
+        "--kafka-settings works only with --bootstrap-server"
         in kstate("ls", app, "--spec", "--kafka-settings", "x", status=2).err
     )
     assert "cannot read" in kstate("ls", app, "--spec", "--topology", tmp_path / "none", status=2).err

@@ -150,7 +150,7 @@ def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) ->
     if refusal.status == 0:
         pytest.skip("this machine deleted more slowly")
     assert refusal.status == 6 and "keeps changing while kstate reads it" in refusal.err, refusal.report
-    assert "find out what deletes its records. With more --workers, kstate reads faster" in refusal.err, refusal.report
+    assert "find out what deletes its records. To read faster, pass more --workers" in refusal.err, refusal.report
     assert not [*out.rglob("_manifest*")], "nothing of a log that changed counts"
     result = kstate(*words, "--out", out, "--workers", str(partitions))
     assert result.status == 0, result.report

@@ -175,7 +175,7 @@ def test_first_of_two_writers_wins_and_the_second_leaves_no_file(harness: Harnes
         won = files_of(out) & {file.path for full in newest(out).fulls for file in full.files}
         _, text = slow.communicate(timeout=_SECONDS)
     assert slow.returncode == 5, text
-    assert "another process has written generation 1 of the dump" in text and "does not add the records" in text
+    assert "another process has written generation 1 of the dump" in text and "does not add this run's records" in text
     assert files_of(out) == won
     assert rows(out, topic) == topic.records()
     assert_complete(out)
@@ -512,8 +512,8 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
         harness,
         out,
         topic,
-        "kstate cannot compare it with the log that it read before, because none of the last "
-        "16 records that kstate had read exists any more",
+        "kstate cannot compare the log with the one that it read before, because the last 16 records that kstate "
+        "read no longer exist",
     )
     topic.produce(20)
     topic.delete_before(30)
@@ -521,7 +521,7 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
     topic.produce(20)
     topic.delete_before(70)
     assert newest(out).newest()[TopicPartition(topic.name, 0)].end == 60
-    begins_anew(harness, out, topic, "the log begins at 70, but kstate had read it only up to 60")
+    begins_anew(harness, out, topic, "records are missing: the log begins at 70, but kstate had read only up to 60")
 
 
 def test_a_topic_made_anew(harness: Harness, tmp_path: Path) -> None:
@@ -613,7 +613,7 @@ def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> 
     content["fulls"][0]["tail"][-1][1] = "0" * 16
     (out / name_of(facts.generation + 1)).write_text(json.dumps(content))
     topic.produce(20)
-    begins_anew(harness, out, topic, "it is another log, because the record at offset 19 has changed")
+    begins_anew(harness, out, topic, "the log was replaced: the record at offset 19 has changed")
 
 
 def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: Path) -> None:
@@ -630,7 +630,7 @@ def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: 
     assert slow.returncode == 1, text
     warnings = [line["message"] for line in map(json.loads, messages.splitlines()) if line["type"] == "warning"]
     assert any(
-        "it changed while kstate was reading it (the topic was recreated (id " in warning for warning in warnings
+        "the log changed while kstate was reading it (the topic was recreated (id " in warning for warning in warnings
     ), warnings
     assert rows(out, topic) == topic.records()
     assert {value for _, _, value in rows(out, topic)} == {b"second"}
@@ -729,7 +729,7 @@ def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:
     document["generation"] += 1
     document["fulls"][0]["log_end"] = document["fulls"][0]["ranges"][-1]["end"] = 45
     (out / name_of(document["generation"])).write_text(json.dumps(document))
-    begins_anew(harness, out, topic, "the log ends at 40, although kstate had read it up to 45, so it was truncated")
+    begins_anew(harness, out, topic, "the log was truncated: it ends at 40, but kstate had read up to 45")
 
 
 RETENTION = "10000"
@@ -765,5 +765,5 @@ def test_no_deleted_key_comes_back(tmp_path: Path) -> None:
             time.sleep(1)
         continued = {key: value for _, key, value in [*rows(out, topic), *topic.records()]}
         assert continued[b"deleted"] == b"2", "a dump that went on would bring it back"
-        begins_anew(harness, out, topic, "tombstones may be missing, because the last reading is ")
+        begins_anew(harness, out, topic, "tombstones may be missing, because kstate last read the log ")
         assert all(key != b"deleted" for _, key, _ in rows(out, topic))

@@ -121,7 +121,7 @@ def test_first_of_two_writers_wins_and_the_second_leaves_no_object(bucketed: Buc
         won = bucketed.files()
         _, text = slow.communicate(timeout=_SECONDS)
     assert slow.returncode == 5, text
-    assert "another process has written generation 1 of the dump" in text and "does not add the records" in text
+    assert "another process has written generation 1 of the dump" in text and "does not add this run's records" in text
     assert bucketed.files() == won and bucketed.objects.uploads() == []
     assert bucketed.is_whole() == bucketed.topic.records()
 

@@ -85,7 +85,7 @@ def test_documented_permissions_are_necessary_and_sufficient(broker: Broker, tmp
         return outcome.status, outcome.err
 
     status, text = dump("--topic", TOPIC)
-    assert status == 2 and "the broker hides topics that this user does not have the permission to describe" in text
+    assert status == 2 and "the broker hides topics that this user may not describe" in text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
     status, text = dump("--topic", TOPIC)
     assert status == 6 and "does not permit" in text and "DescribeConfigs" in text, text

@@ -93,7 +93,7 @@ CARRIED_OUT = {
             ("export/files.py", "pass a new folder or --overwrite"),
             ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
-            ("cli/options/logs.py", "omit --dump"),
+            ("cli/options/logs.py", "instead of --dump"),
             ("cli/views/spec_draft.py", "omit --from-changelog"),
             ("restore/running/pipeline.py", "omit --follow"),
             ("restore/sorting/memory.py", "pass a larger --memory"),
@@ -391,7 +391,10 @@ CARRIED_OUT = {
         "broker/settings.py",
         "correct --kafka-settings",
     ): "interop/test_dump_hints.py::test_hints_about_topics_and_bootstrap_servers",
-    ("dump_writer/writing.py", "copy it again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
+    (
+        "dump_writer/writing.py",
+        "copy this file from another copy",
+    ): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
     ("dump_reader/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     (
         "restore/running/pipeline.py",
@@ -417,7 +420,7 @@ CARRIED_OUT = {
     ),
     (
         "dump_writer/round_state.py",
-        "With more --workers",
+        "To read faster",
     ): "interop/test_dump_hints.py::test_a_log_that_changes_again_and_again",
     ("export/store_export.py", "command('query', 'raw-scan'"): (
         "directories/test_hints_about_stores.py::test_a_store_of_another_kind_in_another_task"

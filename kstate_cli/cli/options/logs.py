@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
     """Raise UsageError for client settings without a broker."""
     if settings is not None and bootstrap is None:
-        raise UsageError("--kafka-settings works only together with --bootstrap-server")
+        raise UsageError("--kafka-settings works only with --bootstrap-server")
 
 
 def facts_source(
@@ -122,7 +122,7 @@ class LogSources:
             except NoManifestError:
                 raise Refused(
                     (f"{uri_text(self.dump)} has no manifest, so kstate does not know where the logs begin and end"),
-                    hint="omit --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
+                    hint="instead of --dump, pass --offsets FILE or --bootstrap-server HOST:PORT",
                 ) from None
             sources.append(DumpLogs(dump, times=self.times))
         return tuple(sources)

@@ -160,8 +160,8 @@ class CompletionOptions:
         if options.old is None:
             raise UsageError(
                 (
-                    "--from-changelog needs the new and the old topology. Without the old one, kstate would treat a "
-                    "store of another host as a new store"
+                    "--from-changelog needs the new and the old topology. Without the old one, kstate would mistake "
+                    "another host's stores for new ones"
                 ),
                 hint="pass --topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
             )

@@ -64,7 +64,10 @@ def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:
     at = table.schema.get_field_index("timestamp")
     times = pa.array([None, 1, None, 2, 3], pa.timestamp("us", tz="UTC"))
     pq.write_table(table.set_column(at, "timestamp", times), tmp_path / "a.parquet")
-    assert ["for 2 records without one (null)" in warning for warning in open_dump(tmp_path).warnings] == [True]
+    assert [
+        "2 records have no timestamp (null). Like Kafka, kstate writes -1 for them" in warning
+        for warning in open_dump(tmp_path).warnings
+    ] == [True]
 
 
 @pytest.mark.parametrize("name", ["headers", "timestampType"])

@@ -155,7 +155,7 @@ def test_several_tables_are_named(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert f"{tmp_path}/{A}, {tmp_path}/other are tables (Delta Lake or Hudi)" in error.message
     assert f'DeltaTable("{tmp_path}/{A}").to_pyarrow_dataset(), "COPY/{A}"' in error.advice
-    assert "Copy the rest of the dump to this folder too" in error.advice
+    assert "Also copy the rest of the dump to this folder" in error.advice
 
 
 @pytest.mark.parametrize(

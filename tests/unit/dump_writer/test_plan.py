@@ -50,11 +50,11 @@ def test_plan_of_new_offsets() -> None:
     [
         ({}, 0, None),
         ({"start": 50}, 0, None),
-        ({"start": 51}, 0, "so records are missing"),
+        ({"start": 51}, 0, "records are missing"),
         ({"topic_id": "other"}, 0, "recreated"),
         ({"topic_id": None}, 0, None),
         ({"end": 50, "stable_end": 50}, 0, None),
-        ({"end": 49, "stable_end": 49}, 0, "so it was truncated"),
+        ({"end": 49, "stable_end": 49}, 0, "the log was truncated"),
         ({"leader_epoch": 2}, 0, "leader epoch"),
         ({"leader_epoch": 4}, 0, None),
         ({}, 23 * HOUR, None),
@@ -75,7 +75,7 @@ def test_reasons_for_a_new_full_dump(facts: dict[str, Any], later: int, why: str
 def test_a_clock_that_was_set_back_says_nothing_of_how_long_it_was() -> None:
     """Neither between two readings, nor in one: who knew less than nothing had passed heard of every delete."""
     back = replace(BEFORE, ranges=(Round(0, 50, NOW, NOW - 2 * HOUR),))
-    assert "set back during the reading" in (not_continued(back, FACTS, NOW) or "")
+    assert "set back while kstate read the log" in (not_continued(back, FACTS, NOW) or "")
     assert not_continued(replace(BEFORE, ranges=(Round(0, 50, NOW, NOW - HOUR),)), FACTS, NOW) is None
     assert too_late(BEFORE, FACTS, NOW - 2 * HOUR) is not None
 

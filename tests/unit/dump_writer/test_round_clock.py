@@ -84,7 +84,7 @@ def test_host_whose_clock_was_ahead_during_a_call(monkeypatch: pytest.MonkeyPatc
     round_clock = RoundClock(grown)
     facts = {KEY: LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)}
     (plan,) = plan_round(grown, facts, round_clock.now_ms(), full=False, unknown_time=round_clock.why_unknown)
-    assert plan.continues is None and "tombstones may be missing, because the last reading is 60 seconds old" in (
+    assert plan.continues is None and "tombstones may be missing, because kstate last read the log 60 seconds ago" in (
         plan.why or ""
     )
     host.true_ms = START + 5 * SECOND
@@ -106,7 +106,7 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
     assert (plan.continues is not None) is continued
     assert (
         continued
-        or "kstate does not know how much time has passed since the last reading (the previous run was on another host"
+        or "kstate does not know how much time has passed since it last read the log (the previous run was on another host"
         in (plan.why or "")
     )
     not_compacted = replace(grown, fulls=(replace(grown.fulls[0], cleanup_policy="delete"),))
@@ -118,9 +118,7 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
 def test_a_manifest_without_a_clock() -> None:
     """Of a version that recorded the time of day only."""
     grown = Grown(1, "read_committed", (full(START),))
-    assert "an older version of kstate wrote the manifest and did not record the time" in (
-        RoundClock(grown).why_unknown or ""
-    )
+    assert "an older version of kstate wrote the manifest without the time" in (RoundClock(grown).why_unknown or "")
     assert RoundClock(None).why_unknown is None
     ahead = Grown(1, "read_committed", (full(clock.now_ms() + 10**9),))
     assert RoundClock(ahead).now_ms() > ahead.fulls[0].as_of_ms
