@@ -21,7 +21,7 @@ class PlaceKind(Enum):
     STATE_DIR = "a state.dir"
     REPOSITORY = "a snapshot repository"
     DUMP = "a changelog dump"
-    LISTING = "a listing from kstate ls -o json"
+    LISTING = "a listing of ls -o json"
 
 
 _OF_METAVAR: Final[Mapping[str, tuple[PlaceKind, ...]]] = {

@@ -273,7 +273,7 @@ def _of_signal(number: signal.Signals) -> str:
 EXITS: Final = {
     str(EXIT_OK): Texts(
         "The command succeeded, or there was nothing to do",
-        "For check, diff, verify, and inspect-position with --at, this also means that the result is positive.",
+        "For check, diff, verify, and inspect-position with a bound, this also means that the result is positive.",
         do=("nothing",),
     ),
     str(EXIT_WARNINGS): Texts(
@@ -354,7 +354,7 @@ EXITS: Final = {
         do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
-        "The program that read the output has ended, as in kstate ls APP | head",
+        "The program that read the output has ended, such as head in a pipe",
         "The output is correct but incomplete.",
         do=("if that was your intention, you do not have to do anything",),
     ),

@@ -280,7 +280,7 @@ OUTCOMES: Final = {
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",
         (
-            "stop the application, then run kstate check again",
+            "stop the application, then run `kstate check` again",
             "read the findings. They name the entries that kstate could not read",
         ),
     ),

@@ -71,7 +71,7 @@ HOST_UNREAD: Final = FleetCode(
         "other lines may contain them."
     ),
     source="the last line of a complete listing is its summary (docs/json.md)",
-    hint="run kstate ls again on that host",
+    hint="run `kstate ls` again on that host",
     command=_LIST,
 )
 TASK_MISSING: Final = FleetCode(
@@ -97,7 +97,7 @@ TASK_NOT_KNOWN: Final = FleetCode(
         "Otherwise, two hosts may have the task."
     ),
     source="the missing lines of a listing may contain the task",
-    hint="run kstate ls again on that host",
+    hint="run `kstate ls` again on that host",
     command=_LIST,
 )
 TASK_ONLY_IN_SNAPSHOT: Final = FleetCode(

@@ -64,7 +64,8 @@ def parse(words: list[str], *, whole: bool) -> None:
     command.make_context(name, words_, resilient_parsing=not whole)
 
 
-_BY_HAND = re.compile(rf"\bkstate (?:{'|'.join(COMMANDS)}|\x00)(?![\w-])|^kstate ?$")
+# A command in backquotes, such as `kstate check`, is named in a sentence, and not printed to be pasted.
+_BY_HAND = re.compile(rf"(?<!`)\bkstate (?:{'|'.join(COMMANDS)}|\x00)(?![\w-])|^kstate ?$")
 _WRITTEN_OUT = {
     "texts.py": "the owner of commands",
     **dict.fromkeys(

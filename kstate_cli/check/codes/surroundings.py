@@ -70,7 +70,7 @@ KEPT_TOO_LONG: Final = FindingCode(
 )
 UNFINISHED_RUN: Final = FindingCode(
     "unfinished-run",
-    "A kstate run was interrupted, or kstate cannot read its journal",
+    "A run of kstate was interrupted, or kstate cannot read the journal",
     level=Level.WARNING,
     more=(
         "A run is interrupted by a signal, a kill or a power failure. The directory is either completely the old "
@@ -81,7 +81,7 @@ UNFINISHED_RUN: Final = FindingCode(
 )
 ONLY_KEPT: Final = FindingCode(
     "only-kept",
-    "The directory is empty, but a kstate backup contains its stores",
+    "The directory is empty, but a backup of kstate contains its stores",
     level=Level.WARNING,
     more=(
         "All stores were wiped, or the task directories were deleted. Streams will restore everything from the "

@@ -298,7 +298,7 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
     if without_spec and not spec:
         raise UsageError(
             f"{without_spec[0]} needs --spec",
-            hint="also pass --spec. To see how far stores are behind, use kstate lag",
+            hint="also pass --spec. To see how far stores are behind, use `kstate lag`",
         )
 
 

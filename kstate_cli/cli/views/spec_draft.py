@@ -53,7 +53,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
     about = (
-        "kstate ls --spec wrote this file. Comments state the source of each value and mark the values that you "
+        "`kstate ls --spec` wrote this file. Comments state the source of each value and mark the values that you "
         "must fill in."
     )
     # Standard output becomes UTF-8, whatever the locale, because TOML is always UTF-8.

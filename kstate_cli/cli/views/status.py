@@ -25,7 +25,7 @@ _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.F
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
     StandbyUse.unused: "this directory is a standby, and no application has used it since its last update",
-    StandbyUse.used: ("this directory was a standby. An application has used it, so kstate no longer updates it"),
+    StandbyUse.used: ("this directory was a standby. An application has used it, so kstate has stopped updating it"),
     StandbyUse.unreadable: "this directory is a standby, but kstate cannot read the file that records its state",
 }
 _NEWEST = 10
@@ -262,7 +262,7 @@ def _show_staging(rows: Sequence[StatusRunLine]) -> None:
         return
     print_line("")
     table(
-        "staging areas, which kstate clean deletes together with their runs",
+        "staging areas, which `kstate clean` deletes together with their runs",
         ("run", "place", Column("files", right=True), Column("bytes", right=True), Column("stays", fold=Fold.WORDS)),
         [(run, area["path"], area["files"], size_text(area["bytes"]), area["message"] or "-") for run, area in staging],
     )
