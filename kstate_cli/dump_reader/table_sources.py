@@ -263,7 +263,7 @@ def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
         hint += ", for example:"
         details = [format_.example.format(table=place, copy="COPY")]
     return DumpError(
-        f"kstate cannot use the table {place} ({format_.name}) as a dump, because {reason}",
+        f"{place} is a table ({format_.name}), which kstate cannot use as a dump because {reason}",
         hint=hint,
         hint_details=details,
     )

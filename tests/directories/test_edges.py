@@ -222,7 +222,7 @@ def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: 
     journal = run.path / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
     before = content(app)
-    assert "has completed it" in kstate("undo", app).err
+    assert "has completed this" in kstate("undo", app).err
     assert content(app) == before
     assert [run.state.value for run in read_runs(app) if run.state] == ["undone"]
 
@@ -367,7 +367,7 @@ def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_fro
             line = shell("mv", run.tree, app)
             assert f"{line}\n" in messages
     subprocess.run(line, shell=True, check=True)
-    assert "has completed it" in kstate("migrate", app, *MIGRATE[1:-3]).err
+    assert "has completed this" in kstate("migrate", app, *MIGRATE[1:-3]).err
     assert content(app) == new
     kstate("clean", app)
     assert not (app / STAGED).exists()
@@ -479,7 +479,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
 def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
     app = interrupt_run("after-undo", tmp_path)
     assert f"during its undo. To complete the undo, run kstate undo {app}" in kstate("clean", app).err
-    assert "has completed it" in kstate("undo", app).err
+    assert "has completed this" in kstate("undo", app).err
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class Pair:
         assert {
             "unused": "no application has used it since its last update",
             "used": "an application has used it",
-            "unreadable": "kstate cannot read its record",
+            "unreadable": "kstate cannot read the file that records its state",
             None: "",
         }[standby] in output
         assert standby or "standby" not in output

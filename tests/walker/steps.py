@@ -160,7 +160,7 @@ def _command(world: World, chance: Chance) -> Step:
     argv, expected = chance.choice(CHANGES)(world, chance)
     if argv[0] != "clean" and "--dry-run" not in argv and any(world.stuck(run) for run in world.runs):
         missing = world.version is None and argv[0] in ("migrate", "wipe")
-        return argv, nothing(2) if missing else nothing(4, names=["Until then kstate refuses to change"])
+        return argv, nothing(2) if missing else nothing(4, names=["Until then, kstate refuses to change"])
     if argv[0] == "undo" and any(_ends_undo(run) for run in world.runs):
         # That one was meant, and no other is undone with it.
         expected = nothing(0, takes_over=True)

@@ -25,7 +25,7 @@ _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.F
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
     StandbyUse.unused: "this directory is a standby, and no application has used it since its last update",
-    StandbyUse.used: ("this directory was a standby. An application has used it, so kstate has stopped updating it"),
+    StandbyUse.used: "this directory was a standby. An application has used it, so kstate has stopped updating it",
     StandbyUse.unreadable: "this directory is a standby, but kstate cannot read the file that records its state",
 }
 _NEWEST = 10

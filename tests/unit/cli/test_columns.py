@@ -110,7 +110,7 @@ def test_a_message_is_folded_at_words_and_its_command_never(text: str, words: st
 
 def test_a_sentence_about_kstate_is_folded_too() -> None:
     """``kstate`` begins a command only before the name of one, or before an option."""
-    sentence = "for 1 snapshot, which a host took without a broker, kstate assumes that the logs keep deletes for a day"
+    sentence = "for 1 snapshot, which a host took without a broker, kstate assumes that tombstones are kept for a day"
     assert all(width_of(line) <= 60 for line in fold_message(sentence, 60))
     for command in ("kstate check /data/app --for 4.3", "kstate --version --verbose", "kstate undo"):
         assert fold_message(f"{sentence} {command}", 60)[-1].endswith(command)

@@ -117,8 +117,8 @@ def test_topic_that_is_not_utf8(tmp_path: Path) -> None:
         ("topic=a/partition=-1", "not a number"),
         ("topic=a/partition=99999999999", "not a number"),
         ("topic=a/partition=4294967296", "not a partition"),
-        ("topic=a/partition=__HIVE_DEFAULT_PARTITION__", "stands for null"),
-        ("topic=__HIVE_DEFAULT_PARTITION__/partition=0", "stands for null"),
+        ("topic=a/partition=__HIVE_DEFAULT_PARTITION__", "means null"),
+        ("topic=__HIVE_DEFAULT_PARTITION__/partition=0", "means null"),
         ("topic=a/topic=b/partition=0", "twice"),
     ],
 )

@@ -111,7 +111,7 @@ def test_the_dump_is_a_folder_of_hive(folder: str, tmp_path: Path) -> None:
 def test_empty_log_marks_a_table(name: str, tmp_path: Path) -> None:
     write(tmp_path, rows(), manifest=False)
     (tmp_path / A / name).mkdir()
-    assert "Only the log of the table" in refusal(tmp_path).message
+    assert "Only the table's log" in refusal(tmp_path).message
 
 
 def test_a_partition_of_hudi_that_was_copied_alone(tmp_path: Path) -> None:

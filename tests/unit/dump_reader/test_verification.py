@@ -83,7 +83,7 @@ def test_without_a_digest_pages_are_decoded(tmp_path: Path) -> None:
     for place in range(4, 40):
         flip(file, place)
     assert codes(tmp_path) == [ROT]
-    with pytest.raises(DumpRot, match="cannot decode a page"):
+    with pytest.raises(DumpRot, match="cannot decode one of its pages"):
         refuse_damaged(dump)
 
 

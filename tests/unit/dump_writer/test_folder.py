@@ -100,7 +100,7 @@ def test_refuses_a_missing_file_before_reading(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no longer exists") as refusal:
         FolderStore(out).check_named(manifest)
     hint = str(refusal.value.hint)
-    assert "copy it again" in hint and "--out" in hint and "--keep" not in hint
+    assert "copy this file from another copy" in hint and "--out" in hint and "--keep" not in hint
     new_full = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (write_file(tmp_path, "two", range(9)),))
     smaller, old_fulls = drop_old_fulls(Grown(2, "read_committed", (*manifest.fulls, new_full)), 1)
     assert old_fulls == manifest.fulls
