@@ -144,7 +144,7 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
         return
     tasks = [task.name for task in snapshot.app.tasks if not task.is_global]
     text = (
-        f"startup fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete the directories of "
+        f"startup fails in {some(sorted(failing), _LISTED_TASKS)}, and Streams may delete the directories of "
         f"{plural(len(tasks), 'task')}"
     )
     # These stores may have no changelog. Then their rows are lost with the directory.

@@ -208,7 +208,7 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     if proven is None and not sample.is_whole_log(log_start):
         return Comparison(
             Identity.NOT_COMPARABLE,
-            f"none of the last {plural(len(sample.tail), 'record')} that kstate had read exists any more",
+            f"the last {plural(len(sample.tail), 'record')} that kstate read no longer exist",
         )
     unproven = [record for record in missing if proven is None or record.offset > proven]
     return Comparison(Identity.SAME, awaited=frozenset(record.key for record in unproven))

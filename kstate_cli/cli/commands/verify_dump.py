@@ -73,8 +73,8 @@ def verify_dump(
     results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
     if reading.earlier:
         results.say(
-            f"kstate resumes an interrupted run, which read {reading.earlier} of {plural(len(files), 'file')} since "
-            f"{utc_text(reading.began_ms)}"
+            f"kstate resumes an interrupted run that has read {reading.earlier} of {plural(len(files), 'file')} "
+            f"since {utc_text(reading.began_ms)}"
         )
 
     def read(file: DumpFile, finding: FileFinding | None) -> None:

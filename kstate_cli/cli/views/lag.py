@@ -171,7 +171,8 @@ def above_limit(stores: Sequence[StoreLag], max_lag: int | None) -> KstateError 
     if not names:
         return None
     return ConditionNotMet(
-        f"some stores are more than {plural(max_lag, 'record')} behind: {some(names, _MAX_LISTED)}",
+        f"{plural(len(names), 'store')} {'is' if len(names) == 1 else 'are'} more than {plural(max_lag, 'record')} "
+        f"behind: {some(names, _MAX_LISTED)}",
         hint="let the application catch up, or restore the stores from a newer dump",
     )
 
