@@ -118,7 +118,7 @@ def check(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Predict what a release of Kafka Streams will do to each task and store when it starts, and why.
+    """Predict what Kafka Streams will do to each task and store at its next start, and why.
 
     This command changes nothing. With --dump, --offsets or --bootstrap-server, kstate also predicts how many records
     Kafka Streams will restore, and whether the log still has the offsets. With --topology, kstate predicts the effect

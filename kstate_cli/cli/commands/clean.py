@@ -48,8 +48,8 @@ def clean(
 ) -> int:
     """DELETES the backups that kstate keeps for undo. Afterwards, you cannot undo these runs.
 
-    You can run this command while the application is running, because kstate does not touch the application's files. It
-    keeps interrupted runs, which the next command on this directory finishes. If a run was interrupted before it
+    You can run this command while the application is running, because kstate does not touch the application's files.
+    kstate keeps interrupted runs, which the next command on this directory finishes. If a run was interrupted before it
     replaced the directory, you can delete it with --run.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs

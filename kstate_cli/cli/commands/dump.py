@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def dump(source: DumpSourceOptions, reading: ReadingOptions, report: DumpReportOptions) -> int:
     """Write changelog topics to Parquet files for `kstate restore`. Later runs add only new records.
 
-    kstate does not write to the broker or join a consumer group. It replaces the manifest last, so you can restore from
-    the dump at any time. kstate writes a full dump of a partition if the log has a gap, if the topic was recreated, or
-    if the log may have lost deletes.
+    kstate does not write to the broker or join a consumer group. kstate replaces the manifest last, so you can restore
+    from the dump at any time. kstate writes a full dump of a partition if the log has a gap, if the topic was
+    recreated, or if the log may have lost deletes.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.dump import DumpProgress

@@ -92,7 +92,7 @@ def fleet(
     """Compare the hosts of an application by tasks and lag, and find missing tasks.
 
     First run `kstate ls -o json` on each host. Then pass the files to this command. With --bootstrap-server, kstate
-    also reads the logs and the members of the consumer group. It does not join the group and changes nothing.
+    also reads the logs and the members of the consumer group. kstate does not join the group and changes nothing.
 
     The exit code is 3 if a task is missing, unknown, or on several hosts. To find missing tasks above the highest
     listed one, kstate needs --bootstrap-server, --offsets or --spec.

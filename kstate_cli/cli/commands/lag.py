@@ -65,8 +65,8 @@ def lag(
 ) -> int:
     """Show how many records each store is behind its changelog, and how old the first unread record is.
 
-    This command changes nothing. It prints one line for each store, summed over all tasks. With a broker, kstate uses
-    the current end offsets. With a dump, it uses the end offsets that the dump recorded.
+    This command changes nothing. The output has one line for each store, summed over all tasks. With a broker, kstate
+    uses the current end offsets. With a dump, it uses the end offsets that the dump recorded.
 
     The exit code is 1 if the lag of a store is unknown, and 3 if it is above --max-lag.
     """

@@ -220,7 +220,7 @@ def restore_snapshot(
     """Restore stores from snapshots as fast as the disk allows. To undo it, run `kstate undo`.
 
     Stop the application first. kstate keeps existing stores and takes each missing store from the newest snapshot that
-    has it. It compares every byte with its SHA-256. With --from-changelog, kstate adds the later records of a dump.
+    has it. kstate compares every byte with its SHA-256. With --from-changelog, kstate adds the later records of a dump.
     With --for, it migrates the stores. Without --for, start a release with the same layout as the one that wrote the
     snapshot. All releases up to 4.2 have the same layout, and so do 4.3 and later.
     """

@@ -50,9 +50,9 @@ def seed(
     Stop the source application, and write a dump of its changelogs. If the changelogs are lost, pass the state
     directories of all hosts instead. In this case, --app may be the old id.
 
-    kstate creates the changelogs of the new application, writes all records in transactions, and reads them again. It
-    commits the input offsets last. kstate writes only to topics that it created and changes nothing in the source. If a
-    run was killed, run the same command again to continue it.
+    kstate creates the changelogs of the new application, writes all records in transactions, and reads them again.
+    kstate commits the input offsets last. It writes only to topics that it created and changes nothing in the source.
+    If a run was killed, run the same command again to continue it.
     """
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.metrics import Metrics

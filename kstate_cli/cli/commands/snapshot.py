@@ -90,7 +90,7 @@ def snapshot(
 
     kstate changes nothing in APP and copies only SSTs that are not yet in the repository. Several hosts can write to
     one repository. To restore a snapshot, run `kstate restore-snapshot`. The exit code is 1 if kstate skips a task, and
-    4 if it skips all of them. It prints the reasons.
+    4 if it skips all of them. kstate prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import facts_source, log_reader
