@@ -377,7 +377,12 @@ def required_space(plan: Plan, workers: int, *, copy_ssts: bool) -> int:
     Raise Refused if a directory in APP is on another device, although no table of mounts lists it.
     """
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
-    return copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
+    return copied + plan.rewritten_bytes + reserve_of(plan, workers)
+
+
+def reserve_of(plan: Plan, workers: int) -> int:
+    """Return the bytes that RocksDB reserves while ``workers`` databases are open."""
+    return min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
 
 
 def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:

@@ -165,6 +165,8 @@ class BuildStore:
     """The old database of the store is not cloned, because the store is rebuilt."""
     size: int
     """Bytes of the records that the store is made from: about the size of its sorted files (SSTs)."""
+    screen_text: str = field(default="", compare=False)
+    """The summary as a terminal shows it; empty if it is the same. The summary is in JSON, and stays stable."""
     action: str = field(default="restore store", init=False)
 
     def describe(self) -> str:

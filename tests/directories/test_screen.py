@@ -82,7 +82,7 @@ def test_query_messages_have_no_words_of_python(app: Path) -> None:
     for requests, text in (
         (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), (f"is at {topic}:0=18, but the query requires at least "
                                                                              f"{topic}:0=99")),
-        (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not support this query."),
+        (("window-range", app, "kv-plain"), "kv-plain is a key-value store, which does not support this query (partitions 0, 1)."),
         (("range", app, "count", "--explain"), f"position {topic}:0=18"),
     ):  # fmt: skip
         for output in ("table", "csv"):
@@ -135,23 +135,23 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     for more in ((), ("-q",)):
         printed = kstate(*planned, "--dry-run", *more).out.splitlines()
         # The steps come first, and a terminal still shows the summary.
-        lines = printed[-6:]
+        lines = printed[-7:]
         assert lines[0] == f"migrate --to 4.2: {app}"
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
-        assert "data rewritten: 0 B; space needed: " in lines[2]
-        assert lines[3] == "  estimated time: less than 10 s (without an earlier run to compare with)"
-        assert lines[4].endswith(f"in {tmp_path}/.kstate/orders. To delete the backup later:")
-        assert lines[5].strip() == f"kstate clean {app}"
-        assert sum(line.startswith(("edit store  ", "write file  ")) for line in printed) == len(steps)
+        assert lines[2] == "  data to write: 0 B" and "free space needed: " in lines[3]
+        assert lines[4] == "  estimated time: less than 10 s (without an earlier run to compare with)"
+        assert lines[5].endswith(f"in {tmp_path}/.kstate/orders. To delete the backup later:")
+        assert lines[6].strip() == f"kstate clean {app}"
+        assert sum(line.startswith(("edit database  ", "write file  ")) for line in printed) == len(steps)
     result = kstate(*planned, "-q")
     assert (result.out, result.err) == ("", "")
     kstate("undo", app)
     again = kstate(*planned).out
-    assert "24 steps: 15 x edit store, 9 x write file" in again
-    assert not any(line.startswith(("edit store  ", "write file  ")) for line in again.splitlines())
+    assert "24 steps: 15 x edit database, 9 x write file" in again
+    assert not any(line.startswith(("edit database  ", "write file  ")) for line in again.splitlines())
     kstate("undo", app)
     verbose = kstate(*planned, "-v").out.splitlines()
-    assert sum(line.startswith(("edit store  ", "write file  ")) for line in verbose) == len(steps)
+    assert sum(line.startswith(("edit database  ", "write file  ")) for line in verbose) == len(steps)
     assert "estimated time: less than 10 s (based on run 0001-migrate)" in again
     result = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
     assert "kstate keeps no backup of the removed stores" in result.out and "  3 tasks; " in result.out

@@ -98,7 +98,18 @@ def wipe(
     path = find_application(app)
     results: Output[WipeLine] = output_of(output, path, quiet=quiet)
     stores_at_once = at_once(workers)
-    view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, is_undoable=not purge)
+    consequence = "when the application starts, Streams restores the removed stores from their changelogs"
+    if for_reset:
+        # The reset tool lets the application begin again, so nothing is restored.
+        consequence = ""
+    view = PlanView(
+        results,
+        verbose=verbose,
+        dry_run=dry_run,
+        workers=stores_at_once,
+        is_undoable=not purge,
+        consequence=consequence,
+    )
     request = ChangeRequest(
         Terms(
             path,

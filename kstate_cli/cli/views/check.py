@@ -416,10 +416,10 @@ _WORDS: Final = {
 
 def _template(outcome: Outcome, tasks: int, *, many: bool) -> str:
     """Return the words for one store, or for several in a number of tasks."""
-    one, several = _WORDS[outcome]
+    singular, plural_text = _WORDS[outcome]
     if not many:
-        return one
-    return several.replace("{tasks}", "task is" if tasks == 1 else "tasks are")
+        return singular
+    return plural_text.replace("{tasks}", "task is" if tasks == 1 else "tasks are")
 
 
 def _outcome_text(prediction: Prediction, *, tasks: int = 1, many: bool = False) -> str:

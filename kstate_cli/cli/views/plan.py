@@ -7,6 +7,7 @@ that command, with what it imports: every change imports this module.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
+from kstate_cli import option
 from kstate_cli.cli import standard
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import (
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from kstate_cli.change.engine import RunResult
-    from kstate_cli.change.plan import Plan
+    from kstate_cli.change.plan import Plan, Step
     from kstate_cli.cli.lines.changes import PlanEnd, PlanLine
     from kstate_cli.cli.lines.shared import EngineMembers
     from kstate_cli.cli.output import Output
@@ -65,6 +67,8 @@ class PlanView:
     """SSTs are copied instead of linked."""
     engine: EngineChoice | None = None
     """The engine that reads the dump; None for a plan that reads none."""
+    consequence: str = ""
+    """A sentence about the next start after the change; empty if it does nothing special."""
 
 
 def show_plan(plan: Plan, view: PlanView) -> None:
@@ -96,7 +100,7 @@ def _show_steps(plan: Plan, view: PlanView) -> None:
         table(
             None,
             ("step", "path", Column("what", fold=Fold.WORDS)),
-            [(step.action, step.path, step.describe()) for step in plan.steps],
+            [(_STEP_NAMES.get(step.action, step.action), step.path, _step_text(step)) for step in plan.steps],
         )
         print_line("")
         # Flushed, because the messages go to the other stream, which may be the same terminal.
@@ -115,26 +119,59 @@ def _show_steps(plan: Plan, view: PlanView) -> None:
                 print_prose(line, indent="  ")
 
 
+_STEP_NAMES: Final = {
+    "leave out": "remove",
+    "edit store": "edit database",
+    "create carrier segment": "create segment",
+}
+"""The names of steps on a terminal, where they differ from those in JSON, which stay stable."""
+_WIPED: Final = "wiped: "
+_OFFSETS: Final = re.compile(r"[^ ]+:[0-9]+=-?[0-9]+(, |$)")
+_UNKNOWN_OFFSET: Final = re.compile(r"(?<==)-4\b")
+
+
+def _step_text(step: Step) -> str:
+    """Return the description of a step for people."""
+    text = getattr(step, "screen_text", "") or step.describe()
+    if text.startswith(_WIPED):
+        text = text.removeprefix(_WIPED)
+        if _OFFSETS.match(text):
+            text = f"offset {text}"
+    # A name of RocksDB that is a common word: without quotes, "drop column family offsets" reads as dropping offsets.
+    text = re.sub(r"(?<=drop column family )(\S+?)(?=;|$)", r'"\1"', text)
+    return _UNKNOWN_OFFSET.sub("-4 (unknown)", text)
+
+
 def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
     """Return the number of steps, disk space and time, and the place of the backup."""
     from kstate_cli.change.folder import runs_folder
-    from kstate_cli.change.lockfile import required_space
+    from kstate_cli.change.lockfile import required_space, reserve_of
 
     # This function also refuses a run for lack of space, so the number printed is the one that is checked.
     space = required_space(plan, view.workers, copy_ssts=view.copied)
     # Steps are counted by kind, because a plan may have hundreds.
-    counts = Counter(step.action for step in plan.steps)
-    actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
-    yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}: {actions}"
-    yield f"data rewritten: {size_text(plan.rewritten_bytes)}; space needed: {size_text(space)}"
+    counts = Counter(_STEP_NAMES.get(step.action, step.action) for step in plan.steps)
+    actions = f": {', '.join(f'{count} x {action}' for action, count in counts.most_common())}"
+    if len(counts) == 1:
+        actions = f" ({next(iter(counts))})"
+    yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}{actions}"
+    reserve = size_text(reserve_of(plan, view.workers))
+    yield f"data to write: {size_text(plan.rewritten_bytes)}"
+    yield f"free space needed: {size_text(space)}, with a reserve of {reserve} for open databases"
     if view.engine is not None:
         yield f"engine: {engine_text(view.engine)}"
     yield _time(plan, view)
     if view.is_undoable and _has_content(plan.app):
-        yield f"kstate keeps a backup of the current directory in {runs_folder(plan.app)}. To delete the backup later:"
+        keeps = "keeps"
+        if view.dry_run:
+            keeps = "will keep"
+        folder = runs_folder(plan.app)
+        yield f"kstate {keeps} a backup of the current directory in {folder}. To delete the backup later:"
         yield f"  {command('clean', plan.app)}"
     elif not view.is_undoable:
         yield "kstate keeps no backup of the removed stores"
+    if view.consequence:
+        yield view.consequence
 
 
 def _has_content(app: Path) -> bool:
@@ -183,10 +220,15 @@ def _time(plan: Plan, view: PlanView) -> str:
 
 def engine_text(choice: EngineChoice) -> str:
     """Return the engine and the reason for it, as a line of a plan shows them."""
+    from kstate_cli.spark.engine import REQUESTED
+
     engine = "local processes"
     if choice.is_spark:
         engine = "Spark"
-    return f"{engine} ({choice.reason})"
+    reason = choice.reason
+    if reason == REQUESTED:
+        reason = f"you passed {option.ENGINE}"
+    return f"{engine} ({reason})"
 
 
 def engine_members(choice: EngineChoice) -> EngineMembers:
@@ -225,7 +267,7 @@ def show_end(
         planned = f"{plural(len(plan.steps), 'step')} planned"
         if plan.warnings:
             planned += f", {plural(len(plan.warnings), 'warning')}"
-        results.remark(f"dry run: {planned}. kstate has changed nothing")
+        results.remark(f"dry run: {planned}. kstate has changed nothing. To make the change, omit {option.DRY_RUN}")
     else:
         for sentence in sentences(result):
             results.remark(sentence)

@@ -225,7 +225,8 @@ class RestoreProgress(RestoreWatcher):
             records = sum(work.records for work in plan.work)
             self._line(
                 {"type": "plan", "stores": len(plan.work), "records": records},
-                f"restoring up to {plural(records, 'record')} into {plural(len(plan.work), 'store')}",
+                # A dry run prints it too, so it must not state that the restoration runs.
+                f"at most {plural(records, 'record')} to restore into {plural(len(plan.work), 'store')}",
             )
 
     def phase(self, name: str, path: str, size: int) -> None:

@@ -19,7 +19,7 @@ from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import unproven_release, unproven_too
 from kstate_cli.restore.planning.as_of import task_times
-from kstate_cli.restore.planning.judge import Action
+from kstate_cli.restore.planning.judge import NO_OFFSET, Action
 from kstate_cli.restore.planning.obstacles import (
     incompatible,
     judge_problems,
@@ -453,12 +453,26 @@ def _work_text(store: StoreWork) -> str:
     return f"catch up ({kind}) {end}, {why}"
 
 
+def _screen_text(store: StoreWork) -> str:
+    """Return the line of the plan for people, without the kind; a missing store is its own reason."""
+    action = Action.REBUILD if store.rebuild else Action.CATCH_UP
+    why = next(part.verdict.why for part in store.parts if part.verdict.action is action)
+    end = f"up to {offsets_text(store.offsets)}"
+    if not store.rebuild:
+        return f"catch up {end}, {why}"
+    if store.existing is None and why == NO_OFFSET:
+        why = "the store does not exist"
+    return f"rebuild from the earliest offset {end}, because {why}"
+
+
 def task_steps(
     snapshot: RestoreSnapshot, task: str, work: Sequence[StoreWork], resolved: TaskOffsets | None
 ) -> Iterator[Outcome]:
     """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
     for store in work:
-        yield BuildStore(store.path, _work_text(store), replaces=store.rebuild, size=store.bytes)
+        yield BuildStore(
+            store.path, _work_text(store), replaces=store.rebuild, size=store.bytes, screen_text=_screen_text(store)
+        )
     names = {store.spec.name for store in work}
     others: list[StoreOffsets] = []
     if resolved is not None:
