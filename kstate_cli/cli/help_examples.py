@@ -159,7 +159,7 @@ EXAMPLES: Final = {
         ),
     ),
     "fleet": (
-        Example("Compare three hosts by their output of kstate ls -o json", "fleet web-1.json web-2.json web-3.json"),
+        Example("Compare the listings of three hosts", "fleet web-1.json web-2.json web-3.json"),
         Example(
             "Add logs and group members, and write an HTML page",
             "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
@@ -287,7 +287,7 @@ EXAMPLES: Final = {
         Example("Explain an exit code", "explain exit:7"),
     ),
     "warm-up": (
-        Example("Run once, as the user that runs kstate restore", "warm-up"),
+        Example("Run once, as the user that restores stores", "warm-up"),
         Example("Run as root when you build an image", "warm-up --for-all"),
     ),
     "demo": (

@@ -178,7 +178,7 @@ class SnapshotWork:
         typer.Option(
             option.VERIFY,
             metavar=choices_text(Verify),
-            help="Select how to check the restored stores. With full, kstate also reads all rows back.",
+            help="Select how to check the restored stores. With full, kstate reads all rows back.",
         ),
     ] = Verify.quick
     workers: Annotated[int, workers_option("Copy N files")] = 0

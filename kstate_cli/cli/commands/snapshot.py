@@ -71,8 +71,8 @@ def snapshot(
             option.GUARANTEE,
             metavar="GUARANTEE",
             help=(
-                "Assume this processing.guarantee. Under at_least_once, kstate also captures tasks "
-                "that were not closed."
+                "Assume this processing.guarantee. Under at_least_once, kstate captures even tasks that were "
+                "not closed."
             ),
         ),
     ] = Guarantee.exactly_once,

@@ -60,7 +60,7 @@ MigrateLine = shared.StepLine | shared.WarningLine | shared.NoteLine | MigrateSu
 
 
 # false after --purge: the backup was deleted with the stores.
-Undoable = Annotated[bool, Meaning("Whether kstate undo can undo the run.")]
+Undoable = Annotated[bool, Meaning("Whether you can undo the run.")]
 
 
 class WipeSummaryLine(TypedDict):

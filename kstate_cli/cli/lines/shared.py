@@ -220,7 +220,7 @@ Generation = Annotated[
 Verified = Annotated[
     str,
     Meaning(
-        "The time when kstate verify-dump last read the complete part, in UTC. It is null if this never "
+        "The time when verify-dump last read the complete part, in UTC. It is null if this never "
         "happened with this dump."
     ),
 ]

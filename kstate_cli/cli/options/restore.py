@@ -282,7 +282,7 @@ class WorkOptions:
         typer.Option(
             option.VERIFY,
             metavar=choices_text(Verify),
-            help="Select how to check the restored stores. With full, kstate also reads all rows back.",
+            help="Select how to check the restored stores. With full, kstate reads all rows back.",
         ),
     ] = Verify.quick
     copy: Annotated[bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them.")] = False
