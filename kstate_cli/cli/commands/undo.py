@@ -29,8 +29,8 @@ def undo(
         typer.Option(
             option.TIMES_LOST,
             help=(
-                "Undo even if the backup has lost its file times. kstate first verifies the backup "
-                "and then restores the times."
+                "Undo even if the backup has lost its file times. kstate verifies the backup before it restores "
+                "the times."
             ),
         ),
     ] = False,
