@@ -225,7 +225,7 @@ REHOME: Final = {
             "An instance is still running, or it stopped less than session.timeout.ms ago. By default, a stopped "
             "instance stays in its group until its session times out."
         ),
-        do=("stop all instances", f"then let kstate wait until their sessions have timed out: {option.WAIT} 60"),
+        do=("stop all instances", f"then wait until their sessions have timed out: {option.WAIT} 60"),
     ),
     WhyRefused.UNREAD: Texts(
         "The new topology does not read some topics that have unread records (exit 4)",

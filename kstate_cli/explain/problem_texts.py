@@ -58,7 +58,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NOT_A_FILE: Texts(
         "An offsets file or database file is not a regular file",
-        "Neither kstate nor Streams can read it.",
+        "Streams and kstate cannot read it.",
         None,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_PUT_BACK,),

@@ -37,7 +37,7 @@ class ProblemCode(Enum):
     """An entry next to the segments does not have the name of a segment."""
     # Files of offsets and Positions.
     MALFORMED_OFFSETS = "malformed-offsets"
-    """Neither kstate nor Kafka Streams can read this offsets file."""
+    """This offsets file is malformed, so Kafka Streams cannot read it."""
     READING_FAILED = "reading-failed"
     """The operating system returned an error that is not caused by damage or missing permissions."""
     NEGATIVE_PARTITION = "negative-partition"

@@ -174,7 +174,7 @@ Application = Annotated[str, Meaning("The application.id.")]
 Out = Annotated[str, Meaning("The absolute path of the folder to which kstate wrote, or s3://BUCKET/PREFIX.")]
 # Stated, since the choice is automatic and decides how long the next call takes.
 Engine = Annotated[str, Meaning("The engine: spark or local. For an export, it is spark, processes or one process.")]
-EngineReason = Annotated[str, Meaning("Why kstate chose this engine.")]
+EngineReason = Annotated[str, Meaning("The reason for the choice of this engine.")]
 Files = Annotated[int, Meaning("How many files there are.", minimum=0)]
 # The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
