@@ -159,7 +159,18 @@ def frames(backup: str) -> Iterator[tuple[list[str], float]]:
 
 
 def _rows(line: str) -> list[str]:
-    """A line as a terminal breaks it; what has styles was laid out for the width."""
+    """A line as a terminal breaks it; what has styles was laid out for the width.
+
+    A command is broken before an option instead, as a person types it.
+    """
+    if line.startswith("$ ") and len(line) > COLUMNS:
+        lines = [""]
+        for part in re.split(" (?=--)", line):
+            if lines[-1] and len(lines[-1]) + 1 + len(part) > COLUMNS:
+                lines.append(part)
+            else:
+                lines[-1] += f" {part}" if lines[-1] else part
+        return lines
     return [line] if ESCAPE in line else [line[start : start + COLUMNS] for start in range(0, len(line), COLUMNS)]
 
 

@@ -61,7 +61,7 @@ class Choice:
     runs: list[Run] = field(default_factory=list)
     retained: list[RetainedRun] = field(default_factory=list)
     young: list[RetainedRun] = field(default_factory=list)
-    """Runs that ended too recently for ``--older-than``, or in the future by the clock of this host."""
+    """Runs that ended more recently than requested, or in the future by the clock of this host."""
 
 
 def choose(request: CleanRequest, *, locked: bool = True) -> Choice:

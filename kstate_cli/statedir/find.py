@@ -21,7 +21,7 @@ DATABASE: Final = "database"
 SST: Final = "SST"
 CONTENTS: Final = ("task", "task but global", DATABASE, SST)
 """The kinds of contents that an application may have, in the order of reports."""
-_GIVE_APPLICATION: Final = "pass state.dir/application.id"
+_GIVE_APPLICATION: Final = "pass the application directory: state.dir/application.id"
 _MOST_PROCESS_BYTES: Final = 4096
 
 
@@ -146,7 +146,8 @@ def find_application_to_create(path: Path) -> Path:
         raise UsageError(
             f"{absolute.parent} does not exist",
             hint=(
-                "pass state.dir/application.id. If the path is correct, create its state.dir as the application's user:"
+                "pass the application directory: state.dir/application.id. If the path is correct, create its "
+                "state.dir as the application's user:"
             ),
             hint_details=[shell("mkdir", "-p", absolute.parent)],
         )

@@ -29,6 +29,7 @@ NOT_COVERED = (
     "whether the rows match the changelog (to check this, compare the digest with another copy)",
 )
 """Parts of a database that a good verdict does not cover."""
+NOT_COVERED_IN_SHORT = "filter blocks, write-ahead logs, unlisted SSTs, or whether the rows match the changelog"
 
 
 @dataclass(frozen=True, slots=True)

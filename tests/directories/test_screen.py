@@ -72,7 +72,7 @@ def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
 
 def test_signs_are_explained_where_they_are(app: Path) -> None:
     messages = kstate("ls", app).err
-    assert "? after a kind: kstate inferred it" in messages and "0=30: partition 0 is at offset 30" in messages
+    assert "? after a kind: kstate inferred it" in messages and "P=N: partition P is at offset N" in messages
     assert kstate("ls", app, "-q").err == ""
 
 

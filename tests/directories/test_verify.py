@@ -314,7 +314,7 @@ def test_tasks_and_stores_are_chosen(tmp_path: Path) -> None:
     kstate("verify", app, "--workers", "-1", status=2)
     assert "no damage" in kstate("verify", app, "--workers", "0").out, "one for each processor"
     assert kstate("verify", app, "--quiet").err == ""
-    assert "kstate does not check: filter" in kstate("verify", app).err
+    assert "kstate does not check filter blocks" in kstate("verify", app).err
 
 
 # --- beside a running application -------------------------------------------------------------------------------------

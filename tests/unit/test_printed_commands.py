@@ -34,7 +34,7 @@ _HOLE = "\x00"
 _VERBS = re.compile(
     "accepts?|cannot|commands?|content|doesn?|in|is|keeps?|knows|may|opens|query|reads?|takes|toml|was|which|who|writes|"
     "wrote|kept|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs|"
-    "again|did|itself|last|still|that|for|to|would|could|can|must|should|might|had|(?!(?:ls|status|examples)$)[a-z]+(?:s|ed)"
+    "again|did|undid|itself|last|still|that|for|to|would|could|can|must|should|might|had|(?!(?:ls|status|examples)$)[a-z]+(?:s|ed)"
 )
 _DUMMIES = {
     "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "STARTED": "4.2", "DUMP": "/data/dump", "A": "/a", "B": "/b",
@@ -320,7 +320,7 @@ def test_a_foreign_option_in_a_message_is_reported(words: str, text: str) -> Non
     [
         ("migrate /a --to 4.2", "stop the application first or wait for it with --wait SECONDS"),
         ("seed --from /a --app new", "to wait for it, run: kstate migrate /a --to 4.2 --wait 60"),
-        ("undo /a", "run 0001-migrate (migrate --to 4.3) is undone"),
+        ("undo /a", "kstate undid run 0001-migrate (migrate --to 4.3)"),
         (
             "undo /a --wait 60",
             "the cause may be a copy that lost the file times (cp -r, GNU tar without --format=posix)",

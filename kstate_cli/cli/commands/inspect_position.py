@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
     App,
@@ -87,6 +88,8 @@ def inspect_position(
     )
     # The totals come last, because a terminal scrolls a long table away.
     sys.stdout.flush()
+    if not selection.lag_texts:
+        results.remark(f"to see the lag of each store, pass {option.BOOTSTRAP_SERVER} HOST:PORT or {option.DUMP} DUMP")
     results.text(partial(_sum_up, selection, application, behind, has_bound=not bound.is_unbounded))
     sys.stdout.flush()
     _raise_unmet(application, selection.wrong, behind)
@@ -218,7 +221,7 @@ def _show(selection: _PositionRows, *, merge: bool) -> None:
         cells = [(*row, lag) for row, lag in zip(cells, selection.lag_texts, strict=True)]
     if merge:
         cells.append(("", "(merged)", "", "", _text(selection.merged), *("" for _ in more)))
-    table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
+    table(None, ("task", "store", Column("offset in", spare=1), "changelog offset", "position", *more), cells)
 
 
 def _sum_up(selection: _PositionRows, application: Application, behind: list[str], *, has_bound: bool) -> None:

@@ -114,7 +114,7 @@ def restore(
         copied=work.copy,
     )
     with Metrics(report.metrics_file, "restore", path) as metrics:
-        with RestoreProgress(progress_lines, on_state=listener) as progress:
+        with RestoreProgress(progress_lines, on_state=listener, verbose=report.verbose) as progress:
 
             def show_plan_of(plan: RestorePlan) -> None:
                 _show_plan(plan, replace(view, engine=engine_for(request, plan)), progress, results)

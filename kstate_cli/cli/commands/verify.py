@@ -108,7 +108,7 @@ def verify(
 
 def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     """Print on standard error what the findings do not say: remarks on stores, and what was not read."""
-    from kstate_cli.verify.application import NOT_COVERED
+    from kstate_cli.verify.application import NOT_COVERED_IN_SHORT
 
     for store in report.stores:
         for remark in store.remarks:
@@ -124,7 +124,7 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
             (f"kstate verified only part {subset}. The other parts contain {plural(report.left_out, 'store')}"),
             quiet=quiet,
         )
-    say(f"kstate does not check: {'; '.join(NOT_COVERED)}", quiet=quiet)
+    say(f"kstate does not check {NOT_COVERED_IN_SHORT}", quiet=quiet)
 
 
 def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:

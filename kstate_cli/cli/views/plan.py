@@ -162,11 +162,10 @@ def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
         yield f"engine: {engine_text(view.engine)}"
     yield _time(plan, view)
     if view.is_undoable and _has_content(plan.app):
-        keeps = "keeps"
+        keeps = "kstate keeps a backup of the current directory"
         if view.dry_run:
-            keeps = "will keep"
-        folder = runs_folder(plan.app)
-        yield f"kstate {keeps} a backup of the current directory in {folder}. To delete the backup later:"
+            keeps = "kstate will keep a backup of the current directory"
+        yield f"{keeps} in {runs_folder(plan.app)}. To delete the backup later:"
         yield f"  {command('clean', plan.app)}"
     elif not view.is_undoable:
         yield "kstate keeps no backup of the removed stores"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstate_cli.cli.columns import Column
 from kstate_cli.cli.output import say, table
 from kstate_cli.cli.views.plan import OFTEN_SECONDS, Meter, count_unit
 from kstate_cli.clock import PaceMeter
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         RestoreLine,
         RestoreProgressLine,
         RestoreProgressProgressLine,
+        RestoreProgressStateLine,
         RestoreSummaryLine,
     )
     from kstate_cli.cli.lines.shared import RestoredStoreLine
@@ -143,7 +145,15 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     if outcome.reports and not quiet:
         table(
             "restored",
-            ("store", "records", "rows", "deleted", "expired", "seconds", "offset"),
+            (
+                "store",
+                Column("records", right=True),
+                Column("rows", right=True),
+                Column("deleted", right=True, spare=1),
+                Column("expired", right=True, spare=2),
+                Column("seconds", right=True, spare=3),
+                "offset",
+            ),
             [
                 (
                     report.title,
@@ -156,7 +166,6 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
                 )
                 for report in outcome.reports
             ],
-            right=frozenset({"records", "rows", "deleted", "expired", "seconds"}),
         )
     for report in outcome.reports:
         if report.null_keys:
@@ -194,9 +203,13 @@ class RestoreProgress(RestoreWatcher):
     """Progress of a restoration: slices, records, bytes, rate and time left, on standard error."""
 
     def __init__(
-        self, results: Output[RestoreProgressLine], *, on_state: Callable[[str, str], None] | None = None
+        self,
+        results: Output[RestoreProgressLine],
+        *,
+        on_state: Callable[[str, str], None] | None = None,
+        verbose: bool = False,
     ) -> None:
-        self._results, self._quiet = results, results.quiet
+        self._results, self._quiet, self._verbose = results, results.quiet, verbose
         self._on_state = on_state
         self._phase = ""
         self._began = self._last_printed = 0.0
@@ -248,10 +261,12 @@ class RestoreProgress(RestoreWatcher):
     def state(self, before: RestoreState, after: RestoreState) -> None:
         """Report a change of state, with the names of KIP-728 and KIP-696."""
         if not self._quiet:
-            self._line(
-                {"type": "state", "before": before.value, "restoration": after.value},
-                f"{before.value} -> {after.value}",
-            )
+            line: RestoreProgressStateLine = {"type": "state", "before": before.value, "restoration": after.value}
+            if self._verbose:
+                self._line(line, f"the restoration goes from {before.value} to {after.value}")
+            else:
+                # The phases say the same in words, and these are also the names of states of the application.
+                self._results.lines([line])
         # Called even with --quiet: it is the user's own command, and no message.
         if self._on_state is not None:
             self._on_state(before.value, after.value)

@@ -110,7 +110,14 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
     }
 
 
-_MEANINGS: Final = {"+ts": "values have timestamps", "+time": "keys are ordered by time", "+hdr": "values have headers"}
+_MEANINGS: Final = {
+    "+ts": "values have timestamps",
+    "+time": "keys are ordered by time",
+    "+hdr": "values have headers",
+    "fk-subscr": "subscriptions of a foreign-key join",
+    "list": "several values per key",
+    "grace": "records that wait until their grace period ends",
+}
 _NO_DIRECTORY: Final = "no-directory"
 _PLACES: Final = {"column-family": "store", "checkpoint": CHECKPOINT, "store-file": "own file", "none": "-"}
 _FEW = 2
@@ -176,7 +183,7 @@ def legend(rows: Iterable[StoreLine]) -> list[str]:
     # Made a list, since it is read several times below.
     rows = list(rows)
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
-    signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
+    signs = [f"{mark}: {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
     if any(kind.endswith("?") for kind in kinds):
         signs.append("? after a kind: kstate inferred it (see ls --spec)")
     return signs + [text for text, has_sign in _SIGNS.items() if any(map(has_sign, rows))]
@@ -187,7 +194,7 @@ _SIGNS: Final[Mapping[str, Callable[[StoreLine], bool]]] = {
     ("? alone: kstate cannot read the value"): lambda row: (
         row["changelog"] is None or (row["rows"] is None and bool(row["bytes"]))
     ),
-    "0=30: partition 0 is at offset 30": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
+    "P=N: partition P is at offset N": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
 }
 """The meaning of a sign, and whether it is in the cells of a row."""
 

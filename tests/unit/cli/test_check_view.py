@@ -23,7 +23,7 @@ def test_verdict_is_a_single_sentence() -> None:
     assert verdict([*STORES, lost]) == "1 store loses its rows, 44 stores open"
     chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)
     assert (
-        verdict([chance]) == "1 store opens or its task is wiped, so it restores everything (it depends on the timing)"
+        verdict([chance]) == "1 store opens or its task is wiped, so it restores everything (depending on the timing)"
     )
     unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
     assert (
@@ -65,7 +65,7 @@ def test_an_outcome_of_several_stores_is_in_the_plural(outcome: Outcome) -> None
     """A group of stores with the same outcome, and both outcomes of one that is not certain."""
     for tasks in (1, 2):
         group = [Prediction(f"0_{number % tasks}", f"s{number}", outcome, or_else=outcome) for number in range(4)]
-        text = _group_outcome(group).removesuffix(" (it depends on the timing)")
+        text = _group_outcome(group).removesuffix(" (depending on the timing)")
         assert not _SINGULAR.search(text.replace("their task is", "")), text
         if outcome is not Outcome.WIPED or tasks == 2:
             _, _, other = verdict(group).partition(" or ")
