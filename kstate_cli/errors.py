@@ -204,7 +204,7 @@ class RunFailed(KstateError):
 
 
 class RunHalfway(KstateError):
-    """A run failed after it swapped the directories. The next command completes it; ``kstate undo`` rolls it back."""
+    """A run failed after swapping the directories. The next command completes it. ``kstate undo`` rolls it back."""
 
     exit_code = 7
     code = "run-halfway"

@@ -20,7 +20,7 @@ WHOLE_COPY: Final = f"copy the dump again from a complete copy, manifests last, 
 
 
 class DumpError(Refused):
-    """A dump contradicts itself, or kstate cannot read it. Nothing was changed (exit code 4)."""
+    """A dump is contradictory or unreadable. kstate changed nothing (exit code 4)."""
 
     code = "dump"
     usual_hint = "write the dump again or pass another dump"
@@ -48,11 +48,11 @@ class Damage:
 
 
 class NoManifestError(DumpError):
-    """A dump has no manifest, and you did not pass ``option.DUMP_IS_COMPLETE``, or the command has no such option."""
+    """A dump has no manifest, and ``option.DUMP_IS_COMPLETE`` was not passed or is not an option of the command."""
 
 
 class DumpRot(DumpError):
-    """A file's bytes have changed since the file was written (exit code 4)."""
+    """The bytes of a dump file have changed since kstate wrote the file (exit code 4)."""
 
     code = "dump-rot"
 

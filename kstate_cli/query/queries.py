@@ -323,6 +323,6 @@ in_store = StateQueryRequest.in_store
 
 
 class QueryFailedError(ConditionNotMet):
-    """A partition did not answer, but the query needs an answer from each."""
+    """A partition did not answer, although the query needs an answer from each partition."""
 
     code = "query-failed"

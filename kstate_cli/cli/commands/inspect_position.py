@@ -60,7 +60,7 @@ def inspect_position(
     The lag is the number of records that a store has not read yet. To show it, kstate needs a broker, a dump or a file
     of offsets. With a broker, kstate also shows how old the first unread record is.
 
-    The exit code is 1 if rows may be missing. It is 3 if kstate cannot read a store or an offset file, or if a store is
+    The exit code is 1 if rows may be missing, and 3 if kstate cannot read a store or an offset file, or if a store is
     below --at.
     """
     from kstate_cli.cli.options.logs import LogSources

@@ -110,8 +110,8 @@ def ls(
     adds a column with the task of each store in that topology.
 
     The exit code is 1 if rows may be missing, or if the files exist only in a backup that kstate made. With --spec, it
-    is 1 if you must complete or check the lines with comments. It is 3 if the directory contains an entry that Kafka
-    Streams does not create, and 4 if kstate cannot list a task directory.
+    is 1 if you must complete or check the lines with comments. The exit code is 3 if the directory contains an entry
+    that Kafka Streams does not create, and 4 if kstate cannot list a task directory.
     """
     from kstate_cli.cli.views.spec_draft import SpecSources
     from kstate_cli.cli.views.store_homes import say_missing_stores

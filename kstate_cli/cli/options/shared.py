@@ -305,7 +305,9 @@ At = Annotated[
     typer.Option(
         option.AT,
         metavar="TOPIC:PARTITION=OFFSET",
-        help=("Require this minimum Position (PositionBound). If a store is below it, exit with 3. Can be repeated."),
+        help=(
+            "Require this minimum Position (PositionBound). Exit with 3 if a store has not reached it. Can be repeated."
+        ),
     ),
 ]
 
