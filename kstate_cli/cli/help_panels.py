@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import typer.core
 
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.texts import command as command_line
 
 WHICH: Final = "Selection"
@@ -37,6 +38,7 @@ class _WithExamples:
 
     words: str | None = None
     """The words of the command: ``query key``; empty for the program itself."""
+    examples: tuple[Example, ...] = ()
     before_parsing: tuple[Callable[[Any], None], ...] = ()
     """Functions that take Click's context before the words of the command line are parsed."""
 
@@ -53,12 +55,9 @@ class _WithExamples:
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples last, where a terminal still shows them: one line each, never wrapped, to be pasted."""
-        from kstate_cli.cli.help_examples import EXAMPLES
-
-        examples = () if self.words is None else EXAMPLES.get(self.words, ())
-        if examples:
+        if self.examples:
             with formatter.section("Examples"):
-                for example in examples:
+                for example in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{example.purpose}:\n")
                     formatter.write(f"{'':>{formatter.current_indent + 2}}{command_line(*example.words)}\n")
         super().format_epilog(ctx, formatter)  # type: ignore[misc]

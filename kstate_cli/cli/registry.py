@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -19,8 +19,9 @@ import typer
 import typer.main
 
 from kstate_cli import option, texts
-from kstate_cli.cli import json_lines, other_places, subject
+from kstate_cli.cli import help_examples, json_lines, other_places, subject
 from kstate_cli.cli.environment import give_config, give_variables, warn_of_unread
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.other_names import accept_dump_names
 from kstate_cli.cli.shell_completion import answer_shell
@@ -228,7 +229,8 @@ class _Commands(MutableMapping[str, Any]):
 
 def _parser_of(name: str, entry: Entry) -> Any:
     """Return Click's parser of a command, with the variables, the rules and the warnings that kstate adds."""
-    target = getattr(importlib.import_module(f"kstate_cli.cli.commands.{entry.module}"), entry.name)
+    module = importlib.import_module(f"kstate_cli.cli.commands.{entry.module}")
+    target = getattr(module, entry.name)
     if not isinstance(target, typer.Typer):
         # Typer makes the parser from the signature. rich_markup_mode is None, so that a bracket in a help text stays
         # one.
@@ -238,15 +240,16 @@ def _parser_of(name: str, entry: Entry) -> Any:
     # Typer would call a single command after its function, such as inspect_position.
     parser.name = name
     give_variables(parser, name)
-    _rules(parser, name)
+    _rules(parser, name, module.HELP_EXAMPLES)
     # Added last: only when options have their variables is it certain which variables no option reads.
     parser.before_parsing = (*parser.before_parsing, warn_of_unread)
     return parser
 
 
-def _rules(parser: Any, path: str) -> None:
+def _rules(parser: Any, path: str, examples: Mapping[str, tuple[Example, ...]]) -> None:
     """Apply to ``parser`` and its subcommands the rules of every argument and option; ``path``: ``query key``."""
     parser.words = path
+    parser.examples = examples[path]
     parser.before_parsing = (json_lines.note_variable,)
     # Called before the loop: --config is an option too, and an empty file name is refused like any other.
     give_config(parser, path)
@@ -254,13 +257,14 @@ def _rules(parser: Any, path: str) -> None:
         _watch(parameter, path)
     accept_dump_names(parser, path)
     for name, inner in getattr(parser, "commands", {}).items():
-        _rules(inner, f"{path} {name}")
+        _rules(inner, f"{path} {name}", examples)
 
 
 class LazyGroup(HelpfulGroup):
     """The group of all commands, without importing them."""
 
     words = ""
+    examples = help_examples.OF_PROGRAM
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

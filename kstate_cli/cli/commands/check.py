@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.ending import report_no
 from kstate_cli.cli.environment import typed
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
 from kstate_cli.cli.options.application import (
     ForJar,
@@ -50,6 +51,20 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.check import Start
     from kstate_cli.statedir.model import Application
+
+HELP_EXAMPLES: Final = {
+    "check": (
+        Example("Predict whether 4.2 will start on this directory", "check /data/app --for 4.2"),
+        Example(
+            "Also predict how many records it will restore",
+            "check /data/app --for 4.3 --bootstrap-server broker:9092",
+        ),
+        Example(
+            "Predict what a changed topology will do",
+            "check /data/app --for 4.3 --topology new.txt --from old.txt",
+        ),
+    ),
+}
 
 """Most codes in one sentence."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.errors import EXIT_OK, RunFailed
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from kstate_cli.change.journal import Run
     from kstate_cli.cli.lines.changes import CleanLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "clean": (
+        Example("Print what kstate would delete", "clean /data/app --dry-run"),
+        Example("DELETES backups that are at least a week old", "clean /data/app --older-than 7d"),
+    ),
+}
 
 _MAX_LISTED = 5
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kstate_cli import option, temporary
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli.environment import nothing_typed
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.output import Format, say
 from kstate_cli.texts import EXAMPLES, command
+
+HELP_EXAMPLES: Final = {
+    "demo": (
+        Example("Downgrade from 4.3 to 4.2, and undo the downgrade", "demo"),
+        Example("Print the plan for your own directory", "migrate /data/app --to 4.2 --dry-run"),
+    ),
+}
 
 
 def demo() -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import (
     LastFlush,
     OutputFormat,
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.rows import DiffLine, DiffStoreLine, InBoth, OffsetsInBoth
     from kstate_cli.cli.output import Output
     from kstate_cli.diff.model import Diff, StoreDiff
+
+HELP_EXAMPLES: Final = {
+    "diff": (
+        Example("Compare a restored directory with its original", "diff /data/app /backup/app"),
+        Example(
+            "Compare the rows of one store, without timestamps",
+            "diff /data/app /backup/app --store count --ignore-timestamps",
+        ),
+    ),
+}
 
 
 def diff(

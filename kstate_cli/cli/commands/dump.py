@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
 from kstate_cli.cli.options.shared import at_once, declared, engine_of, spark_settings
 from kstate_cli.cli.output import output_of, print_line, say, table
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import Output
     from kstate_cli.dump_writer.plan import DumpRequest, PartitionPlan, RoundOutcome
+
+HELP_EXAMPLES: Final = {
+    "dump": (
+        Example(
+            "Add new records, for example every night",
+            "dump --bootstrap-server broker:9092 --app orders --out /dump/orders",
+        ),
+        Example(
+            "Print how much kstate would read",
+            "dump --bootstrap-server broker:9092 --app orders --out out --dry-run",
+        ),
+    ),
+}
 
 
 @declared

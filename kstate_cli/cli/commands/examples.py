@@ -11,11 +11,12 @@ import os
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option, temporary
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.errors import Refused, UsageError
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 
     from kstate_cli.cli.lines.dumps import ExamplesLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "examples": (
+        Example(
+            "Write Kubernetes manifests, systemd units, a crontab and a dump", "examples --out /tmp/kstate-examples"
+        ),
+        Example("Print the paths as JSON, for a script", "examples --out /tmp/kstate-examples -o json"),
+    ),
+}
 
 
 def examples(

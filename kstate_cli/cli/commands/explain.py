@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat
 from kstate_cli.cli.output import Format, console, output_of
 from kstate_cli.cli.shell_completion import codes
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.dumps import ExplainLine
     from kstate_cli.cli.output import Output
     from kstate_cli.explain.model import Explanation
+
+HELP_EXAMPLES: Final = {
+    "explain": (
+        Example("Explain a finding of check", "explain status-open"),
+        Example("Explain an exit code", "explain exit:7"),
+    ),
+}
 
 _INDENT: Final = "  "
 _COMMAND: Final = "kstate "

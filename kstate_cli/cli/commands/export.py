@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import (
     AUTO,
     App,
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.stores import ExportLine
     from kstate_cli.cli.output import Output
     from kstate_cli.export.store_export import Exported
+
+HELP_EXAMPLES: Final = {
+    "export": (
+        Example("Export a whole store to Parquet", "export /data/app count --out /backup/count"),
+        Example(
+            "Decode the values as numbers",
+            "export /data/app count --out out --value-serde long",
+        ),
+    ),
+}
 
 
 def export(

@@ -12,6 +12,7 @@ import typer
 
 from kstate_cli import option
 from kstate_cli.cli.ending import report_no
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.shared import (
     BootstrapServer,
@@ -36,6 +37,16 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.fleet.findings import FleetFinding
     from kstate_cli.fleet.model import Fleet, HostReport
+
+HELP_EXAMPLES: Final = {
+    "fleet": (
+        Example("Compare the listings of three hosts", "fleet web-1.json web-2.json web-3.json"),
+        Example(
+            "Add logs and group members, and write an HTML page",
+            "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
+        ),
+    ),
+}
 
 _MAX_LISTED: Final = 5
 _PLURALS: Final = {"error": "s", "warning": "s", "unknown": ""}

@@ -12,6 +12,7 @@ import typer
 from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import (
     App,
     At,
@@ -38,6 +39,16 @@ if TYPE_CHECKING:
     from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
+
+HELP_EXAMPLES: Final = {
+    "inspect-position": (
+        Example("Show the offset and the Position of one store", "inspect-position /data/app --store count"),
+        Example(
+            "Show the lag behind the logs of a broker", "inspect-position /data/app --bootstrap-server broker:9092"
+        ),
+        Example("Exit with 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"),
+    ),
+}
 
 _MAX_LISTED: Final = 5
 """Names of stores in a message."""

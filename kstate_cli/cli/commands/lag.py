@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import LOGS, OUTPUT_PANEL
 from kstate_cli.cli.options.shared import (
     App,
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.lag import StoreLag
     from kstate_cli.statedir.model import Application
     from kstate_cli.statedir.problems import Problem
+
+HELP_EXAMPLES: Final = {
+    "lag": (
+        Example("Show the lag behind the logs of a broker", "lag /data/app --bootstrap-server broker:9092"),
+        Example("Show the lag behind the end of a dump, for each task", "lag /data/app --dump /dump -v"),
+        Example(
+            "Exit with 3 if a store is more than 1000 records behind",
+            "lag app --bootstrap-server broker:9092 --max-lag 1000",
+        ),
+    ),
+}
 
 
 def lag(

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -15,6 +15,7 @@ from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.environment import typed
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import OldTopology, refuse_without_topology
 from kstate_cli.cli.options.shared import (
@@ -39,6 +40,19 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.spec_draft import SpecSources
     from kstate_cli.statedir.model import Application
+
+HELP_EXAMPLES: Final = {
+    "ls": (
+        Example("List the tasks and stores of an application", "ls /data/app"),
+        Example("Find the stores that use the most disk space", "ls /data/app --sort size"),
+        Example("Show the task of each store in a changed topology", "ls /data/app --topology new.txt"),
+        Example("Print a kstate.toml for restore and query", "ls /data/app --spec"),
+        Example(
+            "Print a kstate.toml with values from a dump and a topology",
+            "ls /data/app --spec --from-changelog /dump --topology text",
+        ),
+    ),
+}
 
 _MAX_LISTED = 5
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli.cli.columns import Column, Fold
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of, print_line, table, waiting
 from kstate_cli.clock import duration_text, now_ms, utc_text
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.dumps import LsDumpLine, LsDumpPartitionLine
     from kstate_cli.cli.output import Output
     from kstate_cli.dump_reader.open import DumpedPartition, DumpOverview
+
+HELP_EXAMPLES: Final = {
+    "ls-dump": (
+        Example("Show offsets, gaps, age and health of each partition", "ls-dump /backup/orders"),
+        Example("Print the same as JSON, for scripts", "ls-dump /backup/orders -o json"),
+    ),
+}
 
 
 def ls_dump(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of, print_line, safe, waiting
 from kstate_cli.errors import EXIT_OK
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import LsSnapshotsLine, LsSnapshotsSnapshotLine
     from kstate_cli.cli.output import Output
     from kstate_cli.snapshot.health import ListedGeneration
+
+HELP_EXAMPLES: Final = {
+    "ls-snapshots": (
+        Example("List all snapshots", "ls-snapshots /backup/snapshots"),
+        Example("List the stores of one snapshot", "ls-snapshots /backup/snapshots --generation 20261126T1200"),
+    ),
+}
 
 
 def ls_snapshots(

@@ -9,12 +9,13 @@ from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import clock, errors, option
 from kstate_cli.cli.environment import VARIABLE
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format, output_of, print_line, safe, say
 from kstate_cli.clock import duration_text
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
     from kstate_cli.maintain.rounds import StepEnd
     from kstate_cli.maintain.steps import StepCommand
     from kstate_cli.specification.toml_file import Configuration, Maintenance
+
+HELP_EXAMPLES: Final = {
+    "maintain": (
+        Example("Print the commands that are due", "maintain --config /etc/kstate/orders.toml --dry-run"),
+        Example("Run from cron, every hour", "maintain --config /etc/kstate/orders.toml --quiet -o json"),
+    ),
+}
 
 
 def maintain(

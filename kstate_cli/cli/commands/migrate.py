@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import chosen_release, require_release
 from kstate_cli.cli.options.shared import (
@@ -50,6 +51,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.offsets.ages import Age
     from kstate_cli.statedir.model import Application
+
+HELP_EXAMPLES: Final = {
+    "migrate": (
+        Example("Print the plan", "migrate /data/app --to 4.2 --dry-run"),
+        Example("Downgrade to 4.2", "migrate /data/app --to 4.2"),
+    ),
+}
 
 
 def migrate(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import clock, option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet
 from kstate_cli.cli.options.snapshots import ExpiryGrace, KeepFor, KeepNewest, retention_of
 from kstate_cli.cli.output import Format, output_of, waiting
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
     from kstate_cli.snapshot.expiry import Expiry, Retention
     from kstate_cli.snapshot.health import ListedGeneration
     from kstate_cli.snapshot.repository import Repository
+
+HELP_EXAMPLES: Final = {
+    "prune-snapshots": (
+        Example("Print the size of the files that no snapshot needs", "prune-snapshots /backup/snapshots --dry-run"),
+        Example("DELETES all but the newest 7 of each task and host", "prune-snapshots /backup/snapshots --keep 7"),
+        Example(
+            "DELETES snapshots in a bucket after 14 days, from cron",
+            "prune-snapshots s3://bucket/app --keep-for 14d -q",
+        ),
+    ),
+}
 
 
 def prune_snapshots(

@@ -4,17 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.options.query import Collate, Key, StoreRequest, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.cli.options.shared import declared
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.texts import command
+
+HELP_EXAMPLES: Final = {
+    "query": (
+        Example(
+            "Look up a key in a store with text keys and long values",
+            "query key /data/app count alice --key-serde string --value-serde long",
+        ),
+        Example(
+            "Print a range of keys as JSON",
+            "query range /data/app count --from a --to b -o json",
+        ),
+        Example(
+            "Print ten rows of any store in the form that RocksDB stores", "query raw-scan /data/app count --limit 10"
+        ),
+    ),
+    "query key": (
+        Example(
+            "Look up the count of alice",
+            "query key /data/app count alice --key-serde string --value-serde long",
+        ),
+        Example(
+            "Also print its timestamp and the Position of the answer",
+            "query key /data/app count alice --timestamps --explain",
+        ),
+    ),
+    "query range": (
+        Example("Print the first ten rows", "query range /data/app count --limit 10"),
+        Example(
+            "Print the keys from a to b as CSV",
+            "query range /data/app count --from a --to b --key-serde string -o csv",
+        ),
+    ),
+    "query raw-key": (
+        Example("Look up a row by its key as text", "query raw-key /data/app count alice --key-serde string"),
+        Example(
+            "Look up a row by its key in hexadecimal digits",
+            "query raw-key /data/app count 2a --key-serde hex --value-serde hex",
+        ),
+    ),
+    "query raw-scan": (
+        Example("Print the first ten rows of any store", "query raw-scan /data/app count --limit 10"),
+        Example("Print all rows as JSON, for other programs", "query raw-scan /data/app count -o json"),
+    ),
+    "query window-key": (
+        Example("Print all windows of alice", "query window-key /data/app visits alice --key-serde string"),
+        Example(
+            "Print the windows that started on 1 May or later",
+            "query window-key /data/app visits alice --from 2024-05-01",
+        ),
+    ),
+    "query window-range": (
+        Example("Print ten windows of any key", "query window-range /data/app visits --limit 10"),
+        Example(
+            "Print the windows that started on one day",
+            "query window-range /data/app visits --from 2024-05-01 --to 2024-05-02",
+        ),
+    ),
+    "query session": (
+        Example("Print the sessions of alice", "query session /data/app visits alice --key-serde string"),
+        Example(
+            "Print the sessions of alice as JSON", "query session /data/app visits alice --key-serde string -o json"
+        ),
+    ),
+    "query versioned": (
+        Example("Print the latest version", "query versioned /data/app prices gold --key-serde string"),
+        Example(
+            "Print the version that was valid at a time",
+            "query versioned /data/app prices gold --as-of 2024-05-01",
+        ),
+    ),
+    "query multi-versioned": (
+        Example("Print all versions, newest first", "query multi-versioned /data/app prices gold --key-serde string"),
+        Example(
+            "Print all versions, oldest first",
+            "query multi-versioned /data/app prices gold --key-serde string --asc",
+        ),
+    ),
+}
 
 
 class _Group(HelpfulGroup):

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.environment import typed
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import EXECUTION
 from kstate_cli.cli.options.rehome import BrokerOptions, CompletionOptions
 from kstate_cli.cli.options.shared import (
@@ -56,6 +57,26 @@ if TYPE_CHECKING:
     from kstate_cli.restore.running.steps import RestoredStore
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.statedir.model import Application
+
+HELP_EXAMPLES: Final = {
+    "rehome": (
+        Example(
+            "Move every store to its task in the new topology", "rehome /data/app --topology new.txt --from old.txt"
+        ),
+        Example(
+            "Also check group, repartition topics and partitions",
+            "rehome /data/app --topology new.txt --bootstrap-server broker:9092",
+        ),
+        Example(
+            "Complete merged tasks of two hosts from a dump",
+            "rehome /app --topology b --from a --from-changelog /dump --for 4.3",
+        ),
+        Example(
+            "Map sub-topology 6 to 4, and mark 4 and 5 as gone",
+            "rehome /data/app --map 6=4 --map 4=gone --map 5=gone",
+        ),
+    ),
+}
 
 
 @declared

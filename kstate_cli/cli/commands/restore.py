@@ -14,11 +14,12 @@ import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.application import chosen_release
 from kstate_cli.cli.options.restore import (
     CaseOptions,
@@ -57,6 +58,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.restore import RestoreProgress
     from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
     from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
+
+HELP_EXAMPLES: Final = {
+    "restore": (
+        Example("Print the plan", "restore /data/app --from-changelog /dump/app --for 4.3 --dry-run"),
+        Example("Restore on a Spark cluster", "restore app --from-changelog dump --for 4.3 --master spark://m:7077"),
+    ),
+}
 
 
 @declared

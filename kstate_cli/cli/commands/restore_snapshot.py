@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import EXECUTION, LOGS, choices_text
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
@@ -76,6 +77,21 @@ if TYPE_CHECKING:
     from kstate_cli.snapshot.planner import SnapshotPlan
     from kstate_cli.snapshot.restoring import SnapshotRequest
     from kstate_cli.snapshot.task_steps import ChosenStore
+
+HELP_EXAMPLES: Final = {
+    "restore-snapshot": (
+        Example(
+            "Print the plan for a lost directory", "restore-snapshot /data/app --from-snapshot /backup/app --dry-run"
+        ),
+        Example(
+            "Restore half of the tasks to the first of two empty hosts",
+            "restore-snapshot /data/app --from-snapshot /backup/app --share 1/2",
+        ),
+        Example(
+            "Add the later records of a dump", "restore-snapshot /data/app --from-snapshot /r --from-changelog /dump"
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.seed import (
     SeedDirectoryOptions,
     SeedPartitionOptions,
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
     from kstate_cli.seed.erasure import KeysToErase
     from kstate_cli.seed.model import SeedPlan, SeedRequest
     from kstate_cli.seed.partitioning import PartitionRequest
+
+HELP_EXAMPLES: Final = {
+    "seed": (
+        Example(
+            "Print what kstate would write",
+            "seed --from /dump --app v2 --bootstrap-server broker:9092 --dry-run",
+        ),
+        Example("Continue the application as v2", "seed --from /dump --app v2 --bootstrap-server broker:9092"),
+        Example(
+            "DELETES the topics of that run, if they are unused",
+            "seed --undo --delete-topics seed.jsonl --bootstrap-server broker:9092",
+        ),
+    ),
+}
 
 
 _SCOPE_HINT = "pass a value alone or SCOPE=VALUE once for each store or sub-topology"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import clock, option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import (
     App,
     BootstrapServer,
@@ -30,6 +31,13 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Refused, RunFailed, RunHal
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import SnapshotLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "snapshot": (
+        Example("Copy all cleanly closed tasks to a folder", "snapshot /data/app --out /backup/snapshots"),
+        Example("Print how many bytes kstate would copy", "snapshot /data/app --out /backup/snapshots --dry-run"),
+    ),
+}
 
 
 def snapshot(

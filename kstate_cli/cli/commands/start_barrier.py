@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -14,6 +15,16 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.dumps import StartBarrierLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "start-barrier": (
+        Example("Wait for three hosts in a folder that all of them share", "start-barrier /backup/app --hosts 3"),
+        Example(
+            "Wait in an init container, with the name of the pod",
+            "start-barrier s3://bucket/app --hosts 3 --host app-1",
+        ),
+    ),
+}
 
 
 def start_barrier(

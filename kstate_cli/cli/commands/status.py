@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import App, OutputFormat
 from kstate_cli.cli.output import Format, output_of, waiting
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.changes import StagingLeftover, StatusLine, StatusRunLine
     from kstate_cli.cli.output import Output
     from kstate_cli.restore.staging_area import Leftover
+
+HELP_EXAMPLES: Final = {
+    "status": (
+        Example("Show the runs and their backups", "status /data/app"),
+        Example("Print the same as JSON, for scripts", "status /data/app -o json"),
+    ),
+}
 
 
 def status(app: App, output: OutputFormat = Format.table) -> int:

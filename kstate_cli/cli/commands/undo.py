@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Reason, Wait
 from kstate_cli.cli.output import Format, output_of, waiting
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.changes import UndoLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "undo": (
+        Example("Undo the newest change", "undo /data/app"),
+        Example("Undo even if the application has run since", "undo /data/app --discard-newer"),
+    ),
+}
 
 
 def undo(

@@ -6,13 +6,14 @@ import sys
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import (
     App,
     MetricsFile,
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.verify.application import AppReport, StoreReport
     from kstate_cli.verify.findings import VerifyCode
+
+HELP_EXAMPLES: Final = {
+    "verify": (
+        Example("Read all stores once", "verify /data/app"),
+        Example("Read a seventh each night, from cron", "verify /data/app --subset 1/7 --quiet"),
+    ),
+}
 
 
 def verify(

@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import clock, option
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.ending import warnings_code
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
 from kstate_cli.cli.output import Format, output_of, say, table, waiting
 from kstate_cli.cli.views.plan import ByteProgress
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.dump_reader.verification import DumpFile, FileFinding
     from kstate_cli.dump_writer.verified import VerifiedPart
+
+HELP_EXAMPLES: Final = {
+    "verify-dump": (
+        Example("Read all files once", "verify-dump /dump/orders"),
+        Example("Read a seventh each night, from cron", "verify-dump /dump/orders --subset 1/7 --quiet"),
+    ),
+}
 
 
 _RECORD_SECONDS = 10

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, at_once, part_of, workers_option
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.cli.views.plan import ByteProgress
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import VerifySnapshotsLine, VerifySnapshotsSummaryLine
     from kstate_cli.cli.output import Output
     from kstate_cli.snapshot.health import RepositoryFinding
+
+HELP_EXAMPLES: Final = {
+    "verify-snapshots": (
+        Example("Read all files once", "verify-snapshots /backup/snapshots"),
+        Example("Read a seventh each night, from cron", "verify-snapshots /backup/snapshots --subset 1/7 --quiet"),
+    ),
+}
 
 
 def verify_snapshots(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.texts import printable, size_text
@@ -14,6 +15,13 @@ from kstate_cli.texts import printable, size_text
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.dumps import WarmUpLine, WarmUpSummaryLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "warm-up": (
+        Example("Run once, as the user that restores stores", "warm-up"),
+        Example("Run as root when you build an image", "warm-up --for-all"),
+    ),
+}
 
 
 def warm_up(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
+from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import (
     AfterError,
     App,
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     from kstate_cli.change.plan import Plan
     from kstate_cli.cli.lines.changes import PlanEnd, WipeLine, WipeSummaryLine
     from kstate_cli.cli.output import Output
+
+HELP_EXAMPLES: Final = {
+    "wipe": (
+        Example("Rebuild one store of one task", "wipe /data/app --task 0_1 --store count"),
+        Example("DELETES all stores at once, without a backup", "wipe /data/app --all --purge --yes"),
+    ),
+}
 
 
 def wipe(

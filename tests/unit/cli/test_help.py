@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kstate_cli.cli.help_examples import EXAMPLES
 from kstate_cli.cli.help_panels import DELETES
 from kstate_cli.cli.options.query import time_of
 from kstate_cli.cli.options.shared import age, bound_of
@@ -157,7 +156,7 @@ def test_help(path: str) -> None:
     assert "<" not in text and "x>=" not in text, "types of a program"
     assert not [line for line in help_lines if line.endswith("-")], "a name that is broken at its hyphen"
     assert text.isascii() or "…" in text, "a character that stands for a hyphen"
-    examples = EXAMPLES[path]
+    examples = ALL[path].examples
     assert len(examples) >= 2
     assert help_lines[-1 - 2 * len(examples)] == "Examples:" or path == ""
     for example in examples:
@@ -168,14 +167,10 @@ def test_help(path: str) -> None:
     )
 
 
-def test_examples_are_of_the_commands_that_there_are() -> None:
-    assert set(EXAMPLES) == set(ALL)
-
-
 @pytest.mark.parametrize("path", ALL, ids=[path or "kstate" for path in ALL])
 def test_examples_are_parsed(path: str) -> None:
     """By the command itself, as if they were typed; what is a release, a serde or a time to it is one."""
-    for example in EXAMPLES[path]:
+    for example in ALL[path].examples:
         name, arguments = _command(example.words)
         assert name.startswith(path) or path == "demo", "of another command"
         command = ALL[name]
