@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 import kstate_cli
+from kstate_cli import deadline
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli import subject
 from tests import object_store
@@ -47,6 +48,8 @@ _BYTES = 8 << 30
 def pytest_configure(config: pytest.Config) -> None:
     """Compile kstate and the tests once: where PYTHONDONTWRITEBYTECODE is set, each process would compile them again."""
     sys.dont_write_bytecode = False  # pytest keeps the tests with their rewritten assertions
+    # Commands that run in this process give it no deadline: some seconds after a signal of a test it would end.
+    deadline._watchers[:] = [os.getpid()]
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(kstate_cli.__path__[0], quiet=2)
         _use_memory(config)

@@ -497,9 +497,13 @@ def test_signal_during_a_deletion_reports_the_partial_deletion(
         unlink(path, **more)
         signal.raise_signal(signal.SIGTERM)
 
+    over = threading.Event()
+    # Another test may have left a thread: this process must not end by the signal then.
+    threading.Thread(target=over.wait, daemon=True).start()
     with monkeypatch.context() as patch:
         patch.setattr("kstate_cli.change.removal.os", SimpleNamespace(**{**vars(os), "unlink": and_a_signal}))
         ended = kstate_here(command[0], app, *command[1:], status=128 + signal.SIGTERM)
+    over.set()
     (run,) = read_runs(app)
     assert run.state is RunState.CLEANING
     assert (

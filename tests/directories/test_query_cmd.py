@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import csv
 import io
 import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -20,14 +18,13 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
-from kstate_cli.cli.app import main
-from tests import json_lines, named_options
+from tests import json_lines
 from tests.command_result import CommandResult
 from tests.golden import expected, names, unpack
 from tests.terminal import shown_on
 
 from .big import make_big
-from .support import kstate, meaning, tree_hash
+from .support import kstate, kstate_here, meaning, tree_hash
 from .test_locks import locked
 from .test_verify import _flip
 
@@ -54,20 +51,7 @@ def _unchanged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 def run_query(*arguments: object, status: int = 0) -> CommandResult:
     """``kstate query`` as its console script runs, without the start of a process."""
-    out, err = io.StringIO(), io.StringIO()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    argv, sys.argv = sys.argv, ["kstate", "query", *map(str, arguments)]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        sys.argv = argv
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    assert ended.value.code == status, f"exit {ended.value.code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
-    json_lines.check(("query", *arguments), status, out.getvalue(), err.getvalue())
-    named_options.check(("query", *arguments), out.getvalue(), err.getvalue())
-    return CommandResult(status, out.getvalue(), err.getvalue())
+    return kstate_here("query", *arguments, status=status)
 
 
 def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
