@@ -1,4 +1,4 @@
-"""Each condition of a seed is met by the facts of a stopped application, and one other fact is enough to miss it."""
+"""Each condition of a seed is met by the facts of a stopped application, and a single other fact is enough to miss it."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_stopped_application_meets_every_condition() -> None:
     [(name, *case) for name, cases in MISSED.items() for case in cases],
     ids=[f"{name}-{number}" for name, cases in MISSED.items() for number in range(len(cases))],
 )
-def test_one_fact_is_enough(name: str, request_: SeedRequest, facts: SeedFacts) -> None:
+def test_a_single_fact_is_enough(name: str, request_: SeedRequest, facts: SeedFacts) -> None:
     assert missed(request_, facts) == [name]
     refusals = list(rules.refusals(request_, facts, ()))
     assert refusals and all(refusal.hint for refusal in refusals)
