@@ -108,7 +108,8 @@ def _only_release(path: Path, versions: list[tuple[str, str]], option: str | Non
     if not _are_alike([version for version, _ in versions]):
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
-            f"{path} contains several releases of Kafka Streams and does not show which one the application starts",
+            f"{path} contains several releases of Kafka Streams, so kstate does not know which one the application "
+            "starts",
             details=first_lines(lines),
             hint="pass the jar that is on the class path or pass the release",
         )
@@ -135,7 +136,7 @@ class _Beyond(Exception):
 
 
 _TOO_MUCH: Final = (
-    f"a part of the jar is larger than {size_text(_MOST_AT_ONCE)}, and kstate would have to read it at once"
+    f"the jar has a part of more than {size_text(_MOST_AT_ONCE)}, which kstate would have to read at once"
 )
 
 
@@ -202,7 +203,7 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> byt
     """Return the bytes of an entry. Raises _Beyond if it unpacks to more than ``most``, whatever size it states."""
     # java.util.zip reads only these two, so no application could start with such a jar.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _Beyond(f"no JVM can read {entry.filename} in the jar, because of its compression")
+        raise _Beyond(f"{entry.filename} in the jar has a compression that no JVM can read")
     with archive.open(entry) as packed:
         # The size in the directory of the archive is not trusted: a zip bomb states a small one.
         data = _up_to(packed, most + 1)

@@ -205,8 +205,10 @@ def _ended(status: int) -> HostError:
     """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
         f"a worker process ended (exit status {status})",
-        hint=f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}"
-        "The system's log may show why it ended",
+        hint=(
+            f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}The system's log "
+            "may show why it ended"
+        ),
     )
 
 

@@ -40,10 +40,10 @@ SHARED_STORE_BUILDER: Final = PatchDifference(
     "KAFKA-20464",
     "InternalTopologyBuilder.addStateStore",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
-    "Streams puts processors whose suppliers return one StoreBuilder into separate sub-topologies. Each has a copy "
-    "of the store, and all copies write to one changelog",
-    "Streams puts them into one sub-topology with one store. The task numbers change, and Streams restores every "
-    "moved store",
+    "if the suppliers of several processors return one StoreBuilder, Streams puts these processors into separate "
+    "sub-topologies. Each has its own copy of the store, and all copies write to one changelog",
+    "Streams puts these processors into one sub-topology with one store. The task numbers change, and Streams "
+    "restores every store that moves",
     "tests/interop/test_patch_releases.py::test_store_builder_shared_by_two_suppliers",
     decides_start=True,
 )
@@ -52,8 +52,8 @@ NEWEST_SEGMENT: Final = PatchDifference(
     "",
     "AbstractSegments.committedOffset",
     (("4.3.0", "4.3.0"),),
-    "the offset of a segmented store is that of its oldest segment that has one",
-    "the offset is that of its newest segment that has one",
+    "a segmented store has the offset of its oldest segment that has one",
+    "the store has the offset of its newest segment that has one",
     "bytecode: TreeMap.values of 4.3.0, TreeMap.descendingMap of 4.3.1",
     decides_start=True,
 )
@@ -63,7 +63,7 @@ BOUNDED_RESTORE: Final = PatchDifference(
     "StoreChangelogReader.seekNewPartitions",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
     "Streams restores a window or session store without an offset from the beginning of its changelog",
-    "Streams restores such a store from the time of the last record minus the retention, if Streams can read that time",
+    "if Streams can read the last record's time, it restores such a store from that time minus the retention",
     "tests/interop/test_killed.py::test_at_least_once with 4.2.2 and 4.4.0",
     decides_start=True,
 )
@@ -73,12 +73,12 @@ BACKWARD_PROBE: Final = PatchDifference(
     "StoreChangelogReader.runBackwardProbe, shouldProbePastStoredOffset",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.4.0")),
     (
-        "the record right before the log end shows the time. If this record is a transaction marker, Streams reads "
-        "all records. It restores a store with an offset from its offset"
+        "Streams reads the time only from the record right before the log end. If this record is a transaction "
+        "marker, Streams reads all records. A store with an offset is restored from this offset"
     ),
     (
-        "Streams uses the highest time of the last 128, 512 or 2,048 offsets, also behind markers. If the offset of "
-        "a store of an active task is 16,384 or more before the log end, Streams also skips expired records"
+        "Streams uses the highest time in the last 128, 512 or 2,048 offsets, even if they end with markers. In an "
+        "active task, it also skips expired records of a store whose offset is 16,384 or more before the log end"
     ),
     "tests/interop/test_patch_releases.py::test_a_windowed_store_far_behind",
     decides_start=True,
@@ -88,7 +88,8 @@ GLOBAL_OFFSETS: Final = PatchDifference(
     "KAFKA-18168",
     "GlobalStateUpdateTask.close",
     (("3.7.1", "3.9.1"), ("4.0.0", "4.0.1")),
-    "a global store that received fewer than 10,000 records writes no offset, and the next start reads its whole topic",
+    "a global store that has received fewer than 10,000 records writes no offset, so the next start reads its whole "
+    "topic",
     "Streams writes the offset when it opens and closes the store",
     "tests/interop/test_restore_kinds.py with 3.7.2, 3.8.1 and 3.9.1",
     decides_start=False,

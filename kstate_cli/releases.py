@@ -177,7 +177,7 @@ def release(text: str, option_name: str | None = None) -> Release:
             f"release {text!r} was built before the release of {row}.0, so kstate does not know its formats",
             hint=f"if the release behaves like {row}{instruction}",
         )
-    choices = f"known releases: {', '.join(rows)} (or a patch release)"
+    choices = f"known releases: {', '.join(rows)}, and their patch releases"
     apache = confluent(text)
     if apache is not None:
         # Refused although it is understood: 7.6 might as well be a release of Kafka to come.
@@ -199,8 +199,8 @@ def build_note(text: str) -> str | None:
     if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
         return None
     return (
-        f"{name} is a build of another vendor or was not released. kstate treats it as Apache Kafka {build[1]} and "
-        "does not know its changes"
+        f"{name} is another vendor's build, or was not released. kstate treats it as Apache Kafka {build[1]}, and "
+        "does not know what was changed"
     )
 
 

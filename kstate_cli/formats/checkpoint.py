@@ -114,7 +114,7 @@ def render(entries: Mapping[TopicPartition, int]) -> bytes:
     for no entries at all: Streams then deletes the file instead of writing one.
     """
     if not entries:
-        raise ValueError("a checkpoint without entries must be deleted, and not be empty")
+        raise ValueError("a checkpoint without entries must be deleted, not left empty")
     lines = [str(_VERSION), str(len(entries))]
     for topic_partition, offset in sorted(entries.items()):
         topic, partition = topic_partition.topic, topic_partition.partition

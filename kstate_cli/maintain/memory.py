@@ -217,7 +217,7 @@ def take_lock(path: Path) -> int:
     except OSError as error:
         raise UsageError(
             f"kstate cannot write memory_file {quoted(path)}: {error.strerror}",
-            hint="create the folder of this file and give this user write permission there",
+            hint="create this file's folder and give this user write permission there",
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -258,8 +258,8 @@ def _refusal(path: Path, why: str) -> Refused:
     return Refused(
         f"memory_file {quoted(path)} {why}",
         hint=(
-            "check the file and move it to another place. Without it, all steps are due, and verify starts with its "
-            "first part"
+            "check this file and move it to another place. Without it, all steps are due, and `kstate verify` "
+            "starts with its first part"
         ),
     )
 

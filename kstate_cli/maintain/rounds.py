@@ -159,8 +159,7 @@ def _verified_part(
     half = memory.too_large(task.of, part, task.parts)
     if half is None:
         return (
-            f"{message}. A single store needs more time, so raise the timeout of the step. The next run reads other "
-            "stores"
+            f"{message}. A single store needs more time, so raise the step's timeout. The next run reads other stores"
         )
     return f"{message}. The next run reads half of this part: part {half[0]} of {half[1]}"
 
@@ -299,7 +298,7 @@ def run(
                     error,
                     f"the current step did not end within {SIGNAL_GRACE_SECONDS:.0f} s, so kstate killed it",
                 )
-            note(error, "the next run repeats this step and runs the later steps")
+            note(error, "the next run repeats this step, and then runs the later ones")
             raise
         finally:
             _end(process, grace)

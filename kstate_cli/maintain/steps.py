@@ -173,7 +173,7 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
     inside = next((name for name, place in places.items() if real.is_relative_to(place)), None)
     # ``.kstate`` of any directory: clean and undo delete or move what is in there.
     if inside is None and OWN_FOLDER in real.parts:
-        inside = "a folder of backups that kstate keeps for undo"
+        inside = "a folder with kstate's undo backups"
     if inside is not None:
         raise UsageError(f"{key} {quoted(file)} is inside {inside}", hint="specify a file in another place")
 

@@ -72,9 +72,7 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             f"{snapshot.target} cannot read these stores",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint=(
-                "stay with a release that supports such stores, or remove the stores from the topology, then wipe them"
-            ),
+            hint=("keep a release that supports such stores. Or remove the stores from the topology, then wipe them"),
         )
     if headers and not snapshot.options.drop_headers:
         # A restoration from a snapshot migrates too, and cannot drop headers.
@@ -87,7 +85,7 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
                 f"to convert the rows to the older layout without headers, pass {option.DROP_HEADERS}",
                 option.DROP_HEADERS,
             )
-            or f"restore without {option.FOR} first. Then run {drop}",
+            or f"first restore without {option.FOR}. Then run {drop}",
         )
 
 
@@ -117,10 +115,10 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             at_risk.append(place)
     if mixed:
         raise Refused(
-            "4.3.1 misreads rows of these on-window-close sessions and may have written some of them back wrongly",
+            "4.3.1 misreads rows of these on-window-close sessions, and may have written back wrong ones",
             details=first_lines(mixed),
             where=str(snapshot.app.path),
-            hint="wipe the stores, and Streams restores them from their changelogs:",
+            hint="wipe the stores, so that Streams restores them from their changelogs:",
             hint_details=[command("wipe", snapshot.app.path, option.STORE, name) for name in mixed_names],
         )
     if lines:
@@ -128,14 +126,16 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             "4.3.1 would misread these on-window-close sessions with dsl.store.format=HEADERS",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint="if the store never had headers, leave dsl.store.format at DEFAULT. Otherwise wipe it, and "
-            "Streams restores it from its changelog:",
+            hint=(
+                "if the store never had headers, keep dsl.store.format=DEFAULT. Otherwise, wipe the store, so that "
+                "Streams restores it from its changelog:"
+            ),
             hint_details=[command("wipe", snapshot.app.path, option.STORE, name) for name in names],
         )
     if at_risk:
         yield note(
-            f"{', '.join(at_risk)}: 4.3.1 misreads on-window-close sessions with dsl.store.format=HEADERS, so "
-            "leave it at DEFAULT"
+            f"{', '.join(at_risk)}: with dsl.store.format=HEADERS, 4.3.1 misreads on-window-close sessions, so keep "
+            "DEFAULT"
         )
 
 
@@ -158,13 +158,15 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
     if lines:
         raise Refused(
             (
-                "RocksDB deletes whole files of these stores by age and size and would delete other rows from "
-                "rewritten files"
+                "RocksDB deletes whole files of these stores by age and size. If kstate rewrote the files, RocksDB "
+                "would delete other rows"
             ),
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint="set another compaction style in rocksdb.config.setter, start and stop the application once, then "
-            "migrate",
+            hint=(
+                "set another compaction style in rocksdb.config.setter. Start and stop the application once, then "
+                "migrate"
+            ),
         )
 
 
@@ -233,8 +235,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     if not never:
         return []
     text = (
-        f"{resolved.task.name}: kstate has found no offset of {some(never, _MOST_NAMES)}. Under exactly-once, "
-        f"{target} wipes the whole task and restores it, as every release does. Under at-least-once, it restores the "
+        f"{resolved.task.name}: kstate has found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, "
+        f"{target} wipes and restores the whole task, like every release. Under at-least-once, it restores the "
         "stores that have a changelog"
     )
     return [text]
@@ -268,9 +270,9 @@ def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
     """Return a warning for each versioned store whose rows may be ahead of its offset: a start replays records then."""
     return [
         (
-            f"{resolved.task.name}/{state.store.name}: the application was killed, and the rows of the store may be "
-            "ahead of its offset. When Streams starts, it replays records over these rows, which changes the "
-            "versions in the store. To let Streams restore the store instead, run: "
+            f"{resolved.task.name}/{state.store.name}: the application was killed, so the store's rows may be ahead "
+            "of its offset. When Streams starts, it replays records over these rows, which changes the store's "
+            "versions. To let Streams restore the store instead, run: "
         )
         + command("wipe", app.path, option.TASK, resolved.task.name, option.STORE, state.store.name)
         for state in resolved.stores
@@ -319,9 +321,9 @@ def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
 def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     """Raise Refused if tasks may have uncommitted rows: the user must decide whether Streams restores them."""
     if reasons:
-        wipe = f". Otherwise pass {option.WIPE_UNCLEAN} to remove these tasks, so that Streams restores them"
+        wipe = f". Otherwise, pass {option.WIPE_UNCLEAN} to remove these tasks, so that Streams restores them"
         raise Refused(
-            "tasks had an unclean shutdown, so under exactly-once their stores may contain uncommitted data",
+            "some tasks had an unclean shutdown, so under exactly-once, their stores may contain uncommitted data",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with "
@@ -337,7 +339,7 @@ def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions)
     ambiguous = any(reason.no_status for state in tasks for reason in state.unclean)
     if options.transactional or not ambiguous:
         return ""
-    return f"if the application ran with transactional stores (4.4), pass {option.TRANSACTIONAL_STORES}. "
+    return f"if the application used transactional stores (4.4), pass {option.TRANSACTIONAL_STORES}. "
 
 
 def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
@@ -348,9 +350,9 @@ def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=(
-                "start and stop the application with the older release, which recreates the wiped store, then "
-                f"migrate. With at-least-once, the application does not wipe the task, so pass {option.GUARANTEE} "
-                "at_least_once"
+                "start and stop the application once with the older release, so that it recreates the wiped store. "
+                "Then migrate. If the application runs with at-least-once, it does not wipe the task, so pass "
+                f"{option.GUARANTEE} at_least_once"
             ),
         )
 

@@ -221,7 +221,7 @@ def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
     yield from rewrites
     # Without the file the offsets of the task are missing, which rewritten SSTs do not change.
     if rewrites and task.checkpoint is None and not task.is_global:
-        yield note(f"{task.name}: the task has no .checkpoint, so Streams restores it, with or without a migration")
+        yield note(f"{task.name}: the task has no .checkpoint, so Streams restores it with or without a migration")
 
 
 def _too_new(snapshot: MigrationSnapshot, database: Database) -> bool:
@@ -275,13 +275,13 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
             yield from _absent_into_family(snapshot, state, name, offsets)
     for key, offset in state.unknown.items():
         yield warning(
-            f"{task.name}: kstate drops the offset {offset} of {key}, because the task does not have a store for it"
+            f"{task.name}: kstate drops the offset {offset} of {key}, because no store of the task has this changelog"
         )
     if task.checkpoint is not None:
-        yield keeping.without_lines("the offsets are in the stores now")
+        yield keeping.without_lines("the offsets are now in the stores")
     yield from _remove_leftovers(snapshot, task)
     for name in sorted(set(task.position_files) - {store.name for store in task.stores}):
-        yield note(f"{task.name}/{position_file(name)}: the task does not have this store, so the file remains")
+        yield note(f"{task.name}/{position_file(name)}: the task does not have this store, so the file stays")
 
 
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
@@ -304,7 +304,7 @@ def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffs
         yield _offsets_file(snapshot, task, state.offsets, store.name)
     yield from _name_unlogged(snapshot, state)
     if store.position_file is not None and (store.databases or state.offsets):
-        yield keeping.without_position(store.name, "the Position is in the store now")
+        yield keeping.without_position(store.name, "the Position is now in the store")
 
 
 def _absent_into_family(
@@ -339,8 +339,8 @@ def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str
     It is a loss if Streams would then wipe rows of the same task that no changelog can restore.
     """
     wiped = (
-        f"{state.task.name}: {name} was wiped in every task, so kstate does not know where 4.3 keeps its "
-        "offset. If it is a RocksDB store, Streams wipes its whole task under exactly-once"
+        f"{state.task.name}: {name} was wiped in every task, so kstate does not know where 4.3 keeps its offset. If "
+        "this is a RocksDB store, Streams wipes its whole task under exactly-once"
     )
     without = [other.store for other in state.stores if not other.offsets]
     lost = [store.name for store in without if store.databases and not store.empty]
@@ -362,8 +362,8 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
         # this takes time, but the result is right.
         if lines.pop(key, None) is not None:
             yield warning(
-                f"global: kstate does not write {key} to .checkpoint, because this topic belongs to a store that the "
-                "last run of the application did not open"
+                f"global: kstate does not write {key} to .checkpoint, because the application's last run did not "
+                "open the store of this topic"
             )
     if not task.is_global:
         for absent in state.absent.values():
@@ -374,10 +374,10 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     if lines:
         yield _offsets_file(snapshot, task, lines)
     elif task.checkpoint is not None:
-        yield keeping.without_lines("no store of the task has an offset")
+        yield keeping.without_lines("no store in the task has an offset")
     # The older release would never remove this file. ``.checkpoint``, which the step before writes, has its offset now.
     for name in task.store_files:
-        yield keeping.without_lines_of(name, "the offset is in .checkpoint now")
+        yield keeping.without_lines_of(name, "the offset is now in .checkpoint")
     yield from _remove_leftovers(snapshot, task)
 
 
@@ -397,15 +397,15 @@ def _store_out_of_family(
         yield from _edit_out(snapshot, store)
     if state.stale:
         yield warning(
-            f"{task.name}/{store.name}: the last run of the application did not open this store. kstate does not "
-            "write its topics to .checkpoint, because releases up to 4.2 fail to start if the file contains an "
-            "unknown topic"
+            f"{task.name}/{store.name}: the application's last run did not open this store. kstate does not write "
+            "its topics to .checkpoint, because releases up to 4.2 fail to start if this file contains an unknown "
+            "topic"
         )
         return
     for key, offset in _line_offsets(snapshot, task, state).items():
         # A source topic may be the changelog of several stores, but has one line. So the lowest offset is written.
         if key in lines and lines[key] != offset:
-            yield warning(f"{task.name}: the stores have different offsets of {key}, and kstate uses the lowest")
+            yield warning(f"{task.name}: the stores have different offsets for {key}, and kstate uses the lowest")
         lines[key] = min(offset, lines.get(key, offset))
     yield from _name_unlogged(snapshot, state)
     yield from _position_file(snapshot, task, state)
@@ -463,7 +463,7 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
             "the directory contains negative offsets that Streams does not write",
             details=first_lines([f"{task.name}: the offset of {key} is {offset}" for key, offset in bad.items()]),
             where=str(snapshot.app.path),
-            hint=f"remove the task, and Streams restores it from its changelogs: {out}",
+            hint=f"remove the task, so that Streams restores it from its changelogs: {out}",
         )
 
 
@@ -498,7 +498,9 @@ def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> R
     return Refused(
         f"kstate cannot write {place}: {error}",
         where=str(snapshot.app.path),
-        hint=("wipe the store, and Streams restores it from its changelog. An older release could not read the file"),
+        hint=(
+            "wipe the store, so that Streams restores it from its changelog. An older release could not read this file"
+        ),
     )
 
 
@@ -509,8 +511,7 @@ def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator
     store = state.store
     if not state.offsets and store.databases and not store.empty:
         yield warning(
-            f"{snapshot.relative(store.path)}: the store has no offset, so kstate treats it as a store without a "
-            "changelog"
+            f"{snapshot.relative(store.path)}: the store has no offset, so kstate assumes that it has no changelog"
         )
 
 

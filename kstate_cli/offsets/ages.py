@@ -170,7 +170,7 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     # bool is a subclass of int in Python: without this test ``true`` would count as version 1.
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
-            f"a newer version of kstate wrote {path}, with schema_version {version}. This version reads only {SCHEMA}",
+            f"a newer version of kstate wrote {path} (schema_version {version}). This version reads only {SCHEMA}",
             hint="use the newer version of kstate or upgrade this one",
         )
     # The entries of all stores are parsed, because one damaged entry makes the whole file untrustworthy.
@@ -244,9 +244,9 @@ def _damaged(path: Path, app: Path, error: Exception) -> Refused:
     return Refused(
         f"kstate cannot read {path}: {error}",
         hint=(
-            "restore the file unchanged from a backup, because it records the age of restored data. Without the "
-            "file, data that kstate has rewritten may appear newer than it is, so that deleted keys remain. If you "
-            "have no backup, move the file away and rebuild the stores:"
+            "restore this file unchanged from a backup. It records how old restored data is. Without it, data that "
+            "kstate has rewritten may appear newer than it is, so that deleted keys remain. If you have no backup, "
+            "move the file away and rebuild the stores:"
         ),
         hint_details=[command("restore", app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE", option.REBUILD)],
     )

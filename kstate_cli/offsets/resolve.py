@@ -89,10 +89,10 @@ def as_of_note(app: Application) -> tuple[str, ...]:
         return ()
     process = f"process {app.pid}" if app.pid else "another process"
     text = (
-        f"{process} uses {app.path}. This prediction is based on the last flush and assumes that the application "
-        "closes cleanly now"
+        f"{process} uses {app.path}. This prediction is based on the last flush, and assumes that the application "
+        "will close cleanly"
     )
-    return (f"{text}. Stop the application before you run the command, which then plans again",)
+    return (f"{text}. Stop the application before you run the command. kstate then plans again",)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
@@ -251,16 +251,16 @@ def _disagreements(label: str, by_partition: Mapping[TopicPartition, set[int]]) 
     for partition, offsets in by_partition.items():
         if len(offsets) > 1:
             text = ", ".join(map(str, sorted(offsets)))
-            yield f"{label}: the offsets of {partition} differ ({text}), and kstate uses the lowest"
+            yield f"{label}: the offsets for {partition} differ ({text}), so kstate uses the lowest"
 
 
 def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
     if offsets.silent:
         starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
         yield (
-            f"{label}: some segments have no offset ({starts}), although others have one, so the offset of the store "
-            "is unknown. At startup, Streams uses the offset of one segment and never restores rows that are "
-            "missing from another"
+            f"{label}: some segments have no offset ({starts}), although others have one, so the store's offset is "
+            "unknown. At startup, Streams uses one segment's offset, and never restores rows that another segment "
+            "lacks"
         )
 
 
@@ -268,9 +268,7 @@ def _skipped_file(label: str, store: Store) -> tuple[str, ...]:
     """Return a note if Streams ignores ``.checkpoint_<store>``, because the store has its offsets in its databases."""
     if store.store_file is None or store.offsets_file is not None:
         return ()
-    return (
-        (f"{label}: the database of the store contains its offsets, so kstate ignores {store_checkpoint(store.name)}"),
-    )
+    return ((f"{label}: the store's database contains its offsets, so kstate ignores {store_checkpoint(store.name)}"),)
 
 
 def _differing_file(store: Store, places: _Places) -> str | None:
@@ -337,8 +335,8 @@ def give_lines(app_id: str, task: Task) -> Owners:
             owners.stores.setdefault(name, {})[partition] = offset
         if len(candidates) > 1:
             owners.notes.append(
-                f"{task.name}: kstate assigns the offset of {partition} to {', '.join(candidates)}, because "
-                "each of them may be restored from that topic"
+                f"{task.name}: kstate assigns the offset for {partition} to {', '.join(candidates)}, because each of "
+                "these stores may be restored from that topic"
             )
     return owners
 
@@ -353,8 +351,8 @@ def _give_global(task: Task, lines: _Offsets) -> Owners:
             owners.stores[store.name] = dict(lines)
     if len(task.stores) > 1 and lines:
         owners.notes.append(
-            "global: kstate assigns the offsets of all topics to each store, because Streams uses only the offsets "
-            "of the topic of the store"
+            "global: kstate assigns all topics' offsets to each store, because Streams uses only the offsets of the "
+            "store's own topic"
         )
     return owners
 
@@ -393,11 +391,11 @@ def unclean_store(
     if left_committed(store, transactional=transactional):
         return
     if segments_disagree(store):
-        yield Unclean(label, "the segments of the store have different offsets", store.name)
+        yield Unclean(label, "the store's segments have different offsets", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
-        yield Unclean(label, "the offset of the store is unknown (-4), although the store has rows", store.name)
+        yield Unclean(label, "the store's offset is unknown (-4), although the store has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        yield Unclean(label, f"the store has rows, but no {store_checkpoint(store.name)}", store.name)
+        yield Unclean(label, f"the store has rows but no {store_checkpoint(store.name)}", store.name)
 
 
 def _unclean_databases(task: Task, store: Store, *, beside: str | None, transactional: bool) -> Iterator[Unclean]:
@@ -405,11 +403,13 @@ def _unclean_databases(task: Task, store: Store, *, beside: str | None, transact
         end = ending(database, transactional=transactional)
         place = database_shown(task, store, database)
         if end is Ending.OPEN:
-            yield Unclean(place, "the status of the store is open", store.name)
+            yield Unclean(place, "the store's status is open", store.name)
         elif end is Ending.SILENT and not database.empty:
-            yield Unclean(place, "the store has rows, but no status", store.name, no_status=True)
+            yield Unclean(place, "the store has rows but no status", store.name, no_status=True)
         elif end is Ending.COMMITTED and not database.empty and beside:
-            text = f"the store has rows, but no status, and its offset in {beside} was not committed with the rows"
+            text = (
+                f"the store has rows but no status, and its offset in {beside} was not committed together with the rows"
+            )
             yield Unclean(place, text, store.name, no_status=True)
 
 
@@ -435,14 +435,14 @@ def unclean_files(task: Task) -> Iterator[Unclean]:
         # If another store of the task has the column family, 4.3 has run: it keeps offsets there, and deletes the file
         # after its first start.
         if not task.has_offsets_family:
-            yield Unclean(task.name, "the task has rows, but no .checkpoint")
+            yield Unclean(task.name, "the task has rows but no .checkpoint")
         return
     for store in old:
         # Streams flushes every store before it writes .checkpoint. So after a clean shutdown no SST is younger than
         # that file.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
             text = (
-                "an SST is newer than .checkpoint, because of a crash, a late compaction, or a copy that did not "
-                "preserve times"
+                "an SST is newer than .checkpoint. The cause is a crash, a late compaction, or a copy that lost the "
+                "file times"
             )
             yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)

@@ -80,8 +80,8 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
     if facts.group.why is not None:
         changes.append(
             warning(
-                f"kstate cannot read the members of the group {app_id} ({facts.group.why}), so an instance may "
-                "still be running. Make sure that all instances are stopped"
+                f"kstate cannot list the members of the group {app_id} ({facts.group.why}), so an instance may still "
+                "be running. Make sure that all instances are stopped"
             )
         )
     # Repartition topics have records between sub-topologies. Only this application reads them.
@@ -114,23 +114,20 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
     # One changelog in common is enough, because others may not exist before their first record.
     if changelogs and not changelogs & counts.keys():
         raise Refused(
-            f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _MOST)}",
+            f"the broker has none of this directory's changelogs: {some(sorted(changelogs), _MOST)}",
             where=str(snapshot.app.path),
             code=WhyRefused.OTHER_CLUSTER,
-            hint=(
-                "check that it is the cluster of this application and that this user has the permission to describe "
-                "its topics"
-            ),
+            hint=("check that this is the application's cluster and that this user may describe its topics"),
         )
     changes, wrong = _compare_counts(layout, counts)
     if wrong:
         raise Refused(
-            "Kafka Streams would not reach RUNNING, because these changelogs do not have as many partitions as their "
-            "sub-topologies have tasks",
+            "Kafka Streams would not reach RUNNING, because these changelogs do not have as many partitions as "
+            "their sub-topologies have tasks",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
             code=WhyRefused.PARTITIONS,
-            hint="keep these sub-topologies separate or repartition an input topic, so that the numbers match",
+            hint="keep these sub-topologies separate, or repartition an input topic so that the numbers match",
         )
     return changes
 
@@ -158,8 +155,8 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
     count = plural(len(lines), "member")
     if only_looks:
         return warning(
-            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}). kstate moves stores only "
-            "after you have stopped all instances"
+            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}). kstate moves stores "
+            "only while all instances are stopped"
         )
     raise Refused(
         f"the group {snapshot.app.app_id} still has {count}",
@@ -167,8 +164,8 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
         where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
         hint=(
-            f"stop all instances, then pass {option.WAIT} 60. Kafka Streams does not leave its group, so a stopped "
-            "instance stays a member until its session times out (session.timeout.ms, 45 s by default)"
+            f"stop all instances, then pass {option.WAIT} 60. A stopped instance stays a group member until its "
+            "session times out (session.timeout.ms, 45 s by default)"
         ),
     )
 
@@ -213,13 +210,13 @@ def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
     if snapshot.options.new is not None:
         topics = "their topics"
     return Refused(
-        f"the application would never process its unread records, because the new topology does not read {topics}",
+        f"the application would never process some unread records, because the new topology does not read {topics}",
         details=first_lines(unread),
         where=str(snapshot.app.path),
         code=WhyRefused.UNREAD,
         hint=(
-            "start the old topology, let it process all its input, and stop it. If you can lose these "
-            f"records, omit {option.BOOTSTRAP_SERVER}"
+            "start the application with the old topology, let it process all its input, and stop it. If you do not "
+            f"need these records, omit {option.BOOTSTRAP_SERVER}"
         ),
     )
 
@@ -255,8 +252,8 @@ def _uneven_sources(
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
             f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions. Kafka Streams "
-            "creates as many tasks as the largest number. If the topology joins these topics, records with the same "
-            "key may be in two tasks"
+            "creates as many tasks as the largest topic has partitions. If the topology joins these topics, records "
+            "with the same key may be in two tasks"
         )
 
 

@@ -44,10 +44,10 @@ def _refuse_named_topologies(homes: Iterable[Home]) -> None:
     if topologies := sorted(home.topology for home in homes if home.topology):
         raise Refused(
             (
-                f"the directory has named topologies ({some(topologies, _MOST)}), so numbers are not enough to "
-                "identify sub-topologies"
+                f"the directory has named topologies ({some(topologies, _MOST)}), so numbers alone do not identify "
+                "sub-topologies"
             ),
-            hint=f"pass both texts: {option.TOPOLOGY} NEW.txt {option.FROM} OLD.txt",
+            hint=f"pass both descriptions: {option.TOPOLOGY} NEW.txt {option.FROM} OLD.txt",
         )
 
 
@@ -61,14 +61,14 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
         if new is not None and occupants:
             raise Refused(
                 (
-                    f"sub-topology {home} gets number {new}, but the directory already has a sub-topology with "
-                    "this number"
+                    f"sub-topology {home} would get number {new}, which another sub-topology in the directory "
+                    "already has"
                 ),
                 code=WhyRefused.NUMBER_TAKEN,
                 hint=(
                     f"also pass the new number of that sub-topology: {option.MAP} "
                     f"{quoted(f'{occupants[0]}={REMOVED}')}, or a free one. If sub-topologies were merged, pass both "
-                    f"texts with {option.TOPOLOGY} and {option.FROM}"
+                    f"descriptions with {option.TOPOLOGY} and {option.FROM}"
                 ),
             )
 
@@ -243,14 +243,17 @@ def _refuse_others(
             f"missing: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
             hint=(
-                "check that the text describes this application. If it does, pass the text of the previous "
-                f"topology too: {option.FROM} OLD.txt"
+                "check that this description belongs to this application. If it does, also pass that of the "
+                f"previous topology: {option.FROM} OLD.txt"
             ),
         )
     raise Refused(
         f"the new topology has none of the stores in the directory: {missing}",
         code=WhyRefused.OTHER_APPLICATION,
-        hint="it describes another application. Pass the text of build(props) of this application",
+        hint=(
+            "this description belongs to another application. Pass the output of build(props).describe() of this "
+            "application"
+        ),
     )
 
 
@@ -262,8 +265,8 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
             f"these stores are global only in the directory or only in the topology: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
             hint=(
-                "wipe these stores, and Kafka Streams recreates them. A global store has another changelog and no "
-                "partitions"
+                "wipe these stores, so that Kafka Streams recreates them. kstate cannot move them, because a global "
+                "store has another changelog and no partitions"
             ),
         )
 
@@ -280,12 +283,12 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
     ]
     if wrong:
         raise Refused(
-            "the old topology did not write this directory",
+            "the old topology does not match this directory",
             details=first_lines(wrong),
             code=WhyRefused.OLD_DOES_NOT_FIT,
             hint=(
-                f"pass {option.FROM} with the text of the topology that ran here last, made by build(props). With "
-                "topology.optimization, the numbers depend on the properties"
+                f"pass {option.FROM} with the description of the topology that ran here last, as build(props) "
+                "returned it. With topology.optimization, the numbers depend on the properties"
             ),
         )
 
@@ -315,13 +318,13 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
     ]
     if ambiguous:
         raise Refused(
-            "two tasks have a copy of the same store, because you have started the new topology here once",
+            "two tasks have a copy of the same store, because you have already started the new topology here",
             details=first_lines(sorted(ambiguous)),
             code=WhyRefused.TWO_COPIES,
             hint=(
-                f"pass the text of the topology that ran before: {option.FROM} OLD.txt. kstate uses the copies of "
-                "that topology. In some patch releases, several sub-topologies have a copy of one store, and "
-                "that text shows them"
+                f"pass the description of the previous topology: {option.FROM} OLD.txt. kstate then uses that "
+                "topology's copies. In some patch releases, several sub-topologies have a copy of one store, which "
+                "this description shows"
             ),
         )
     return {
@@ -380,21 +383,23 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     if old is None:
         raise _generated_names(
             names,
-            "without the old text, kstate does not know whether they belong to the same operators",
-            hint=f"pass the text of the topology that ran here last too: {option.TOPOLOGY} NEW.txt "
-            f"{option.FROM} OLD.txt",
+            "without the old topology, kstate does not know whether these names still belong to the same operators",
+            hint=(
+                f"also pass the description of the topology that ran here last: {option.TOPOLOGY} NEW.txt "
+                f"{option.FROM} OLD.txt"
+            ),
         )
     pins = some([f'Materialized.as("{key.store}") at its operator' for key in names], _MOST)
     raise _generated_names(
         names,
-        "in the new topology, they belong to other operators",
+        "in the new topology, these names belong to other operators",
         hint=f"set the previous names in the code: {pins}. Or wipe these stores and delete their changelogs",
     )
 
 
 def _generated_names(names: Sequence[StoreKey], why: str, *, hint: str) -> Refused:
     return Refused(
-        f"the DSL generated these store names from the numbers of operators, and {why}",
+        f"the DSL generated these store names from operator numbers, and {why}",
         details=first_lines([str(key) for key in names]),
         code=WhyRefused.GENERATED,
         hint=hint,
@@ -477,14 +482,14 @@ def half_a_task(rehoming: Rehoming) -> Refused:
     # check prints this refusal too.
     options = f": {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE {option.FROM} OLD.txt"
     return Refused(
-        "this host has only half of a task, because merged sub-topologies are on different hosts",
+        "this host has only a part of a task, because merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
-            f"complete it from a dump of the changelogs{suggest(options, option.FROM_CHANGELOG)}. Or stop the "
-            "application on both hosts and move the task directories of one partition to one of them. Or wipe the "
-            f"half on this host. If a missing store is in memory, specify its kind in a kstate.toml ({option.SPEC}). "
-            f"If the topics have different numbers of partitions, pass {option.BOOTSTRAP_SERVER}, and kstate counts "
+            f"complete the task from a dump of the changelogs{suggest(options, option.FROM_CHANGELOG)}. Or stop the "
+            "application on both hosts and move all task directories of one partition to one host. Or wipe the part "
+            f"on this host. If a missing store is in memory, specify its kind in a kstate.toml ({option.SPEC}). If "
+            f"the topics have different numbers of partitions, pass {option.BOOTSTRAP_SERVER}, so that kstate counts "
             "them"
         ),
     )

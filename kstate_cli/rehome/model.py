@@ -39,13 +39,16 @@ class LeaveReason(str, Enum):
     # Python 3.10 has no StrEnum, and other versions differ in the text of a member in a format string.
     __str__ = str.__str__
 
-    NO_SUCH_STORE = "the new topology does not have this store; the changelog topic stays"
-    STARTED = "the new topology was started here once and created this copy"
-    EMPTY = "a failed start left it empty; Streams recreates it"
-    LOST = "its offset is lost, because the new topology ran in its task; it created another copy with an offset"
-    REMOVED = "its sub-topology was removed; the changelog topic stays"
-    COPY = "several sub-topologies each had a copy; the changelog has the records of all copies"
-    ELSEWHERE = "it is half of a task that another host completes; the changelog topic stays"
+    NO_SUCH_STORE = "the new topology does not have this store. Its changelog topic is kept"
+    STARTED = "you have already started the new topology here, which created this copy"
+    EMPTY = "a failed start left this store empty. Streams recreates it"
+    LOST = (
+        "its offset was lost when the new topology ran in its task. Another copy, which this topology created, has "
+        "an offset"
+    )
+    REMOVED = "its sub-topology was removed. Its changelog topic is kept"
+    COPY = "several sub-topologies each had a copy. The changelog has the records of all copies"
+    ELSEWHERE = "another host completes the task of this store. Its changelog topic is kept"
 
 
 class WhyRefused(str, Enum):
@@ -229,7 +232,7 @@ class Completer(Protocol):
         """Plan the restoration. Raises Refused, naming what the dump lacks, or what is unknown about a store."""
 
 
-_BOTH: Final = f"{option.TOPOLOGY} and {option.MAP} exclude each other. Omit one of them"
+_BOTH: Final = f"{option.TOPOLOGY} and {option.MAP} cannot be used together. Omit one of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,5 +353,5 @@ def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[s
     if old is not None and new is None:
         raise UsageError(
             f"{option.FROM} needs {option.TOPOLOGY}",
-            hint=f"pass {option.TOPOLOGY} too or omit {option.FROM}: {option.MAP} needs no text",
+            hint=f"also pass {option.TOPOLOGY}, or omit {option.FROM}. {option.MAP} does not need it",
         )

@@ -204,9 +204,9 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
                 stores += [(name, store) for store in with_rows]
     if reasons and not options.wipe_unclean:
         # check prints this refusal too.
-        skip = f". Otherwise pass {option.WIPE_UNCLEAN} to skip these stores, so that Streams restores only them"
+        skip = f". Otherwise, pass {option.WIPE_UNCLEAN} to skip these stores, so that Streams restores them"
         raise Refused(
-            "after an unclean shutdown, the stores may contain uncommitted data under exactly-once",
+            "because of an unclean shutdown, the stores may contain uncommitted data under exactly-once",
             details=first_lines(reasons),
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
@@ -237,8 +237,8 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
         # Without a changelog the rows exist only here, and a partial copy is better than none.
         if not state.offsets:
             yield warning(
-                f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, but it has no "
-                f"changelog, so only {placement.target} gets this copy"
+                f"{placement.source}/{placement.store}: several sub-topologies had a copy of this store, but the "
+                f"store has no changelog, so only {placement.target} gets this copy"
             )
             continue
         yield key, str(LeaveReason.COPY)
@@ -271,7 +271,7 @@ def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterat
                 yield (name, placement.store), "it contains rows, but its offset is lost"
             elif placement.moves:
                 yield warning(
-                    f"{name}/{placement.store}: it has no offset, so kstate treats it as a store without a changelog"
+                    f"{name}/{placement.store}: the store has no offset, so kstate assumes that it has no changelog"
                 )
 
 
@@ -287,11 +287,11 @@ def refuse_foreign(layout: RehomeLayout) -> None:
     ]
     if unknown:
         raise Refused(
-            "a task from which kstate moves stores contains an unknown file",
+            "a task whose stores kstate moves contains an unknown file",
             details=first_lines(unknown),
             where=str(snapshot.app.path),
             code=WhyRefused.FOREIGN,
-            hint="if the application does not need it, move it out of the application directory",
+            hint="if the application does not need this file, move it out of the application directory",
         )
 
 
@@ -363,7 +363,7 @@ def _move(layout: RehomeLayout, placement: Placement) -> MoveStore:
 
 def _offset_only_remark(placement: Placement) -> Iterator[Change]:
     if placement.target is None and placement.reason is not LeaveReason.STARTED:
-        yield note(f"{placement.source}: the directory has only an offset of {placement.store}: {placement.reason}")
+        yield note(f"{placement.source}: the directory has only an offset for {placement.store}: {placement.reason}")
 
 
 def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Change]:
@@ -378,8 +378,8 @@ def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Ch
         return
     if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
         yield warning(
-            f"{placement.source}/{placement.store} has rows, but no offset. If it has no changelog, its rows are lost "
-            "forever. To keep them, first run "
+            f"{placement.source}/{placement.store} has rows, but no offset. If the store has no changelog, these "
+            "rows are lost forever. To keep them, first run "
             f"{command('export', layout.snapshot.app.path, placement.store, option.OUT, 'DIR')}"
         )
 
@@ -425,8 +425,8 @@ def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
     new, old = layout.snapshot.options.new, layout.snapshot.options.old
     if new is None or old is None:
         yield warning(
-            "if the new topology does not read a repartition topic, its unread records are never processed. "
-            f"To see these topics, pass the texts of both topologies ({option.TOPOLOGY}, {option.FROM})"
+            "if the new topology does not read a repartition topic, this topic's unread records are never "
+            f"processed. To see these topics, pass both topology descriptions ({option.TOPOLOGY}, {option.FROM})"
         )
     elif topics := list(stranded(new, old)):
         yield warning(
@@ -446,9 +446,9 @@ def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
         sources |= {_home(missing.half_of) for missing in missing_stores if missing.half_of is not None}
         if len(sources) > 1:
             yield note(
-                f"sub-topology {home}: it gets stores of {some(sorted(map(str, sources)), _MOST)}. Kafka "
-                "Streams starts only if their source topics have the same number of partitions (to check "
-                f"that, pass {option.BOOTSTRAP_SERVER})"
+                f"sub-topology {home}: it gets stores of {some(sorted(map(str, sources)), _MOST)}. Kafka Streams "
+                "starts only if their source topics have the same number of partitions. To check that, pass "
+                f"{option.BOOTSTRAP_SERVER}"
             )
 
 

@@ -124,7 +124,7 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
     fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
     if fatal:
         raise Refused(
-            "kstate cannot rehome the directory, because it has these problems",
+            "kstate cannot rehome this directory because of these problems",
             details=first_lines(fatal),
             where=str(app.path),
             hint="to see what to do about each problem, run "
@@ -268,8 +268,8 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
         # No dump has these rows: they exist on the other host only, and only a warning can say so.
         if without := sorted(set(stores) & unlogged):
             yield warning(
-                f"{name}: kstate cannot restore {some(without, _MOST)} without a changelog, and its rows on "
-                "other hosts stay there"
+                f"{name}: without a changelog, kstate cannot restore {some(without, _MOST)}. The rows on other hosts "
+                "stay there"
             )
 
 
@@ -278,12 +278,14 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
         raise UsageError(
-            f"{option.COMPLETE} {quoted(NONE)} and the name of a task exclude each other", hint="omit one of them"
+            f"{option.COMPLETE} {quoted(NONE)} cannot be used together with the name of a task", hint="omit one of them"
         )
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(
-            f"{option.COMPLETE}: none of the stores on this host moves to {some(unknown, _MOST)}",
-            hint=f"{did_you_mean(unknown, halves)}the half tasks here are {some(sorted(halves), _MOST) or 'none'}",
+            f"{option.COMPLETE}: no store on this host moves to {some(unknown, _MOST)}",
+            hint=(
+                f"{did_you_mean(unknown, halves)}the incomplete tasks here are {some(sorted(halves), _MOST) or 'none'}"
+            ),
         )
 
 
@@ -303,9 +305,8 @@ def _leaving_remarks(layout: RehomeLayout, decision: HalfTasks) -> Iterator[Chan
     for name in sorted(decision.leaving):
         sources = sorted({placement.source for placement in layout.rehoming.into(name)})
         yield warning(
-            f"{name}: this host has only {some(sources, _MOST)}, and kstate removes it, because "
-            f"{_host(layout, name)} completes {name}. If none of the hosts does, pass {option.COMPLETE} "
-            f"{quoted(name)} on one of them"
+            f"{name}: this host has only {some(sources, _MOST)}, which kstate removes, because {_host(layout, name)} "
+            f"completes {name}. If no host does, pass {option.COMPLETE} {quoted(name)} on one host"
         )
 
 
@@ -342,7 +343,7 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
             f"{release} cannot open the directory",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
-            hint=f"pass the release that runs here to {option.FOR}. Or migrate the directory first: "
+            hint=f"pass {option.FOR} with the release that runs here. Or first migrate the directory: "
             + command("migrate", snapshot.app.path, option.TO, release.name),
         )
 

@@ -30,7 +30,9 @@ from kstate_cli.texts import first_lines, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_NOT_HERE: Final = "is not on this host, so kstate writes offset -4, and Kafka Streams restores only this store"
+_NOT_HERE: Final = (
+    "is not on this host. kstate writes the offset -4 for this store, so that Kafka Streams restores only this one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,10 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
         raise Refused(
             f"{target}: kstate cannot write its offsets to a file: {error}",
             where=str(layout.snapshot.app.path),
-            hint=("wipe the store, and Kafka Streams restores it from its changelog. It could not read such offsets"),
+            hint=(
+                "wipe the store, so that Kafka Streams restores it from its changelog. Kafka Streams could not read "
+                "such offsets"
+            ),
         ) from None
 
 
@@ -191,8 +196,8 @@ def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
                 lines[tp] = min(offset, lines.get(tp, offset))
             else:
                 text = (
-                    f"{source}/{CHECKPOINT}: kstate skips offset {offset} of {tp}, because this host does not have the "
-                    "store"
+                    f"{source}/{CHECKPOINT}: kstate skips the offset {offset} for {tp}, because this host does not "
+                    "have the store"
                 )
                 changes.append(note(text))
     return _Lines(lines, tuple(changes))
@@ -243,26 +248,23 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
     if halves:
         raise _kind_unknown(
             layout,
-            "kstate does not know the kinds of these stores, because other hosts have them",
+            "kstate does not know the kinds of these stores, because they are on other hosts",
             halves,
             hint=(
-                f"specify them in a kstate.toml and pass it with {option.SPEC}. To print it, run `ls` with "
-                f"{option.SPEC} on the hosts that have these stores"
+                f"specify the kinds in a kstate.toml and pass this file with {option.SPEC}. To print it, run `ls` "
+                f"with {option.SPEC} on the hosts that have these stores"
             ),
         )
     new = sorted({missing.store for missing in unspecified if not missing.existed})
     if new and layout.snapshot.inside and not options.at_least_once:
         raise _kind_unknown(
             layout,
-            (
-                "kstate does not know the kinds of these new stores, and under exactly-once, Streams would wipe "
-                "their tasks"
-            ),
+            ("kstate does not know the kinds of these new stores. Under exactly-once, Streams would wipe their tasks"),
             new,
             hint=(
-                f"specify them in a kstate.toml and pass it with {option.SPEC}. If a store was in memory before, "
-                f"pass the old text: {option.FROM} OLD.txt. If the application runs with at-least-once, pass "
-                f"{option.GUARANTEE} at_least_once, because Streams then wipes nothing"
+                f"specify the kinds in a kstate.toml and pass this file with {option.SPEC}. If a store was "
+                f"previously in memory, pass the old topology: {option.FROM} OLD.txt. If the application runs with "
+                f"at-least-once, pass {option.GUARANTEE} at_least_once, because Streams then wipes nothing"
             ),
         )
 
@@ -281,8 +283,8 @@ def _kind_unknown(layout: RehomeLayout, message: str, stores: list[str], *, hint
 def _assumed_new(layout: RehomeLayout, target: str, missing: MissingStore) -> Iterator[Change]:
     if not missing.existed and layout.snapshot.options.old is None:
         yield warning(
-            f"{target}: none of the tasks here has {missing.store}, so kstate treats it as new. If another "
-            "host has it, first bring its task here"
+            f"{target}: no task on this host has {missing.store}, so kstate treats it as a new store. If another "
+            "host has it, first move its task here"
         )
 
 

@@ -315,7 +315,7 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
     with WritableStore(path) as store:
         store.set_offsets(encode_rows(replace(record, offsets=dict.fromkeys(record.offsets, -7))))
     refusal = warm("migrate", app, "--to", "4.2")
-    assert refusal.status == 4 and "remove the task, and Streams restores it from its changelogs" in refusal.err, (
+    assert refusal.status == 4 and "remove the task, so that Streams restores it from its changelogs" in refusal.err, (
         refusal.report
     )
     (wipe,) = re.findall(r"Streams restores it from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)
@@ -400,7 +400,7 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     restore = ("restore", app, *half.options, *words, "--offsets", tmp_path / "offsets.json")
     for option in ((), ("--dry-run",)):
         refusal = warm(*restore, *option)
-        assert refusal.status == 4 and "--rebuild then replaces it with the contents of the dump" in refusal.err, (
+        assert refusal.status == 4 and "--rebuild then replaces it with the dump's contents" in refusal.err, (
             refusal.report
         )
     ((_, *export),) = printed_commands(refusal)

@@ -111,15 +111,15 @@ CASES = {
                              f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP} --for 4.3 --dry-run"),
     "rehome, no release": Case(f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP}", 2, "--for RELEASE, such as --for 4.3",
                                f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP} --for 4.3 --dry-run"),
-    "rehome, --from with --map": Case("rehome APP --map 0=4 --from old.txt", 2, "--map needs no text", "rehome APP --map 0=4 --dry-run"),
+    "rehome, --from with --map": Case("rehome APP --map 0=4 --from old.txt", 2, "--map does not need it", "rehome APP --map 0=4 --dry-run"),
     "rehome, two become one": Case("rehome APP --map 0=1 --map 5=1", 2, "for merged sub-topologies, pass the texts of "
                                                                         "both topologies instead, with --topology and --from",
                                    "rehome APP --topology new.txt --from old.txt --dry-run"),
     "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4,
-                                     "pass --from with the text of the topology that ran here last",
+                                     "pass --from with the description of the topology that ran here last",
                                      "rehome APP --topology new.txt --from old.txt --dry-run"),
     "rehome, half of the stores": Case("rehome APP --topology half.txt", 4,
-                                       "pass the text of the previous topology too: --from OLD.txt",
+                                       "also pass that of the previous topology: --from OLD.txt",
                                        "rehome APP --topology half.txt --from old.txt --dry-run"),
     "rehome, named topologies": Case("rehome NAMED --map 0=4", 4, "--topology NEW.txt --from OLD.txt",
                                      "rehome NAMED --topology named-new.txt --from named-old.txt --dry-run"),
@@ -529,7 +529,7 @@ def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None
     app = unpack("4.2.1-kinds-alos", tmp_path / "state")
     words = ("migrate", app, "--to", "4.3", "--dsl-store-format")
     refusal = warm(*words, "HEADERS")
-    assert refusal.status == 4 and "leave dsl.store.format at DEFAULT" in refusal.err, refusal.report
+    assert refusal.status == 4 and "keep dsl.store.format=DEFAULT" in refusal.err, refusal.report
     assert warm(*words, "DEFAULT", "--dry-run").status in (0, 1)
     for _, *wipe in printed_commands(refusal):
         assert warm(*wipe).status in (0, 1)

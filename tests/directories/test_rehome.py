@@ -223,9 +223,11 @@ def test_stores_missing_in_the_new_topology_are_moved_out(tmp_path: Path) -> Non
     result = kstate(*world.words, "--verbose", status=1)
     assert (
         "0_0/rocksdb/count" in result.out
-        and "the new topology does not have this store; the changelog topic stays" in result.out
+        and "the new topology does not have this store. Its changelog topic is kept" in result.out
     )
-    assert "0_0/kv-nolog has rows, but no offset. If it has no changelog, its rows are lost forever" in result.err
+    assert (
+        "0_0/kv-nolog has rows, but no offset. If the store has no changelog, these rows are lost forever" in result.err
+    )
     assert "0_0/count has rows" not in result.err
     assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
 
@@ -360,7 +362,7 @@ def test_numbers_alone(tmp_path: Path) -> None:
     before = rows(world.app)
     result = kstate("rehome", world.app, "--map", "6=4", status=4)
     assert (
-        "sub-topology 6 gets number 4, but the directory already has a sub-topology with this number" in result.err
+        "sub-topology 6 would get number 4, which another sub-topology in the directory already has" in result.err
         and "--map 4=gone" in result.err
     )
     kstate("rehome", world.app, "--map", "6=4", "--map", "4=gone", "--map", "5=gone", "--warnings-ok")

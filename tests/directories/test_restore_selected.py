@@ -62,7 +62,7 @@ def test_damage_outside_the_selection_is_a_note(
     damage(dump / FILE)
     result = kstate_here(*_words(tmp_path, dump, *options))
     assert (
-        "note: orders-visits-changelog:1 of the dump is damaged, but this restoration does not need it: " in result.err
+        "note: the dump's orders-visits-changelog:1 is damaged, but this restoration does not need it: " in result.err
     )
     assert FILE in result.err
     assert (tmp_path / "orders").is_dir()
@@ -102,7 +102,7 @@ def test_partitions_and_tasks_combine(tmp_path: Path, dump: Path) -> None:
 
 def test_no_such_partition(tmp_path: Path, dump: Path) -> None:
     result = kstate_here(*_words(tmp_path, dump, "--partition", "7"), status=2)
-    assert "none of the tasks has partition 7" in result.err and "the partitions are 0, 1" in result.err
+    assert "no task has partition 7" in result.err and "the partitions are 0, 1" in result.err
 
 
 def test_a_dump_that_grows(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     options = ("--store", "latest-order", "--guarantee", "at_least_once")
     assert file.name in kstate_here(*_words(tmp_path, growing.path, *options), status=4).err
     result = kstate_here(*_words(tmp_path, growing.path, *options, "--partition", "0"))
-    assert f"note: {topic}:1 of the dump is damaged, but this restoration does not need it: " in result.err
+    assert f"note: the dump's {topic}:1 is damaged, but this restoration does not need it: " in result.err

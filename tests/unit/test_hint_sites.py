@@ -101,11 +101,11 @@ CARRIED_OUT = {
             ("fleet/model.py", "check the files that you passed with --offsets and --spec"),
             ("cli/options/rehome.py", "--topology NEW.txt"),
             ("cli/options/rehome.py", "--for RELEASE"),
-            ("rehome/model.py", "--map needs no text"),
+            ("rehome/model.py", "--map does not need it"),
             ("specification/homes.py", "with --topology and --from"),
-            ("rehome/mapping.py", "pass --from with the text of the topology that ran here last"),
-            ("rehome/mapping.py", "pass the text of the previous topology too"),
-            ("rehome/mapping.py", "pass both texts: --topology NEW"),
+            ("rehome/mapping.py", "pass --from with the description of the topology"),
+            ("rehome/mapping.py", "also pass that of the previous topology"),
+            ("rehome/mapping.py", "pass both descriptions: --topology NEW"),
         ],
         "directories/test_hints_followed.py::test_followed",
     ),
@@ -258,10 +258,10 @@ CARRIED_OUT = {
     ("rehome/planner.py", "--wipe-unclean to skip these stores"): (
         "directories/test_rehome.py::test_unclean_tasks_need_an_option"
     ),
-    ("rehome/mapping.py", "pass the text of the topology that ran before"): (
+    ("rehome/mapping.py", "pass the description of the previous topology"): (
         "directories/test_rehome.py::test_a_started_copy_gives_way_to_that_of_before"
     ),
-    ("rehome/task_changes.py", "If a store was in memory before"): (
+    ("rehome/task_changes.py", "If a store was previously in memory"): (
         "directories/test_rehome.py::test_a_new_store_is_from_the_beginning_on"
     ),
     ("host.py", "_hint(number)"): "directories/test_limits.py::test_every_command",
@@ -350,18 +350,18 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     (
         "migrate/obstacles.py",
-        "start and stop the application with the older release",
+        "start and stop the application once with the older release",
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     **dict.fromkeys(
         [
             ("rehome/mapping.py", "set the previous names"),
-            ("rehome/mapping.py", "pass the text of the topology that ran here last too"),
+            ("rehome/mapping.py", "also pass the description of the topology that ran here last"),
         ],
         "directories/test_hints_followed.py::test_names_that_the_dsl_has_generated",
     ),
     (
         "rehome/mapping.py",
-        "complete it from a dump",
+        "complete the task from a dump",
     ): "directories/test_rehome_completion.py::test_a_host_completes_the_task_that_the_other_host_releases",
     (
         "rehome/task_changes.py",
@@ -401,7 +401,7 @@ CARRIED_OUT = {
         "command('dump'",
     ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("parallel.py", "pass fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
-    ("rehome/snapshot.py", "pass the release that runs here"): (
+    ("rehome/snapshot.py", "pass --for with the release that runs here"): (
         "directories/test_rehome_completion.py::test_refuses_a_release_that_cannot_open_the_directory"
     ),
     ("spark/context.py", "check --master and --conf"): (

@@ -80,7 +80,7 @@ def another_log(
     # No digest proves nothing: compaction has removed that record, or the dump lacks it, or has it in too many places
     # to search.
     if digest is not None and digest != mark.digest:
-        return f"the record of the dump at offset {mark.last} differs from the one that the store was restored from"
+        return f"at offset {mark.last}, the dump's record differs from the one that the store was restored from"
     return None
 
 

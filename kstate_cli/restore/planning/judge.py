@@ -98,8 +98,8 @@ def _next_offset(offset: int | None, *, is_global: bool) -> int | None:
 
 def _lost(log: Log, following: int | None) -> str:
     return (
-        f"its next offset {following} is above the end {log.end} of {log.key} on the broker, so this log was truncated "
-        "or recreated. Do not start the application, because it would restore from a log that has lost records"
+        f"its next offset {following} is above the end {log.end} of {log.key} on the broker, so this log was "
+        "truncated or recreated. Do not start the application: it would restore from a log that has lost records"
     )
 
 
@@ -151,8 +151,8 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
         Action.LEAVE,
         (
             f"it is past the end of the dump, because its next offset {following} is above the recorded log end "
-            f"{log.end}. Either the application has run since the dump, or the log was truncated or recreated and this "
-            f"store is the only copy (to compare it with the broker, pass {option.BOOTSTRAP_SERVER})"
+            f"{log.end}. Either the application has run since the dump, or the log was truncated or recreated, and "
+            f"this store is the only copy. To find out, pass {option.BOOTSTRAP_SERVER}"
         ),
         doubtful=True,
     )
@@ -191,7 +191,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             caught_up,
             (
                 "tombstones between its data and the dump may be missing. Either delete.retention.ms was shorter in "
-                "that time, or kstate does not know how much time has passed (another dump or host or changed "
+                "that time, or kstate does not know how much time has passed (another dump or host, or changed "
                 "clocks)"
             ),
             permissions=permissions,
@@ -222,8 +222,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     assert as_of_ms is not None
     assert ended is not None
     old = (
-        f"its data is from {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later, so "
-        f"tombstones in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
+        f"its data is from {moment(as_of_ms)}. The dump was read {span_text(ended - as_of_ms)} later, so tombstones "
+        f"in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, permissions=permissions)
 

@@ -69,7 +69,7 @@ def stores_without_offset(
         ]
         if missing:
             yield warning(
-                f"{task}: under exactly-once, Kafka Streams deletes the state of the whole task, because "
+                f"{task}: under exactly-once, Kafka Streams deletes the whole task's state, because "
                 f"{'these stores have' if len(missing) > 1 else 'this store has'} no offset: {', '.join(missing)}"
             )
 
@@ -132,12 +132,16 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     unspecified = [(name, topology) for name, topology in owners if not names or name in names]
     if not unspecified:
         return
-    ignore = suggest(f"if they belong to another application, pass {option.IGNORE} TOPIC instead", option.IGNORE)
+    ignore = suggest(
+        f"if these topics belong to another application, pass {option.IGNORE} TOPIC instead", option.IGNORE
+    )
     raise Refused(
         "the dump contains changelogs of stores that kstate does not know:",
         details=first_lines([name for name, _ in unspecified]),
-        hint=f"a changelog does not show the kind of its store. Specify it in kstate.toml ({option.SPEC}), for "
-        "example:",
+        hint=(
+            "a changelog does not show what kind of store it belongs to. Specify the kind in kstate.toml "
+            f"({option.SPEC}), for example:"
+        ),
         hint_details=[
             *(line for name, topology in unspecified for line in _table_lines(name, topology)),
             *filter(None, [f"{_similar_ignored(snapshot)}{ignore}"]),
@@ -223,12 +227,12 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
         return
     # The user has asked to replace the store all the same, so this is only a warning.
     if snapshot.options.permissions.by_user:
-        yield warning(f"{line}, so the log was truncated or recreated. The restored state does not match it")
+        yield warning(f"{line}, so the log was truncated or recreated. The restored state would not match this log")
     else:
         yield Refusal(
             (
-                f"{line}, so the log was truncated or recreated. Do not start the application, because it would "
-                "restore from a log that has lost records"
+                f"{line}, so the log was truncated or recreated. Do not start the application: it would restore from "
+                "a log that has lost records"
             ),
             only_copies=_stores_of(snapshot, key),
         )
@@ -256,7 +260,7 @@ def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
     if store.opens_in(release):
         return None
     migrate = command("migrate", snapshot.app, option.TO, release.version, *unproven_too(release.name))
-    return f"{release} cannot open it unchanged. Rebuild it too or migrate it first: {migrate}"
+    return f"{release} cannot open it unchanged. Also rebuild it, or first migrate the directory: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:
@@ -269,7 +273,7 @@ def forgetful(store: Store) -> str | None:
         if (family := database.forgetful_family) is not None:
             words = f"{option.REBUILD} {option.STORE} {quoted(store.name)}"
             rebuild = suggest(f" (to rebuild the store, pass {words})", option.REBUILD, option.STORE)
-            return f"kstate cannot add records to its column family {family}, which uses FIFO compaction{rebuild}"
+            return f"its column family {family} uses FIFO compaction, so kstate cannot add records to it{rebuild}"
     return None
 
 

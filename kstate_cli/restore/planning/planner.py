@@ -47,8 +47,7 @@ _MOST: Final = 5
 """Names in one sentence."""
 _DUMP_MORE: Final = f"write a new dump with {option.SPEC}, so that it contains the topics of all stores:"
 _EXPORT_FIRST: Final = (
-    f"export the store first, because this may be the only copy. {option.REBUILD} then replaces it with the contents "
-    "of the dump:"
+    f"this store may be the only copy, so export it first. {option.REBUILD} then replaces it with the dump's contents:"
 )
 
 
@@ -151,13 +150,13 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
     # A Position can be restored from the headers of records only.
     if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
         yield note(
-            "the dump has no record headers, so Positions of rebuilt stores are empty, as after a restoration "
-            "by Kafka Streams. A bounded query (IQv2) fails until the application reads new input"
+            "the dump has no record headers, so rebuilt stores have an empty Position, as after a restoration by "
+            "Kafka Streams. Bounded queries (IQv2) fail until the application has read new input"
         )
     if unsure := [store.title for store in work if store.unsure]:
         yield warning(
-            f"kstate catches up {some(unsure, _MOST)}, but does not know {_unknown_time(snapshot.dump)}. "
-            "Records that were deleted more than delete.retention.ms before the dump was read may remain"
+            f"deleted keys may remain in {some(unsure, _MOST)}. {_unknown_time(snapshot.dump)}, so kstate cannot "
+            "rule out that tombstones were already removed (delete.retention.ms)"
         )
     yield from judge_problems(snapshot.problems, work, by_user=snapshot.options.permissions.by_user)
     restored = {(store.task, store.spec.name) for store in work}
@@ -167,8 +166,8 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
 
 def _unknown_time(dump: Dump) -> str:
     if any(partition.reading is None for partition in dump.partitions.values()):
-        return "when the dump was read (its manifest does not record the time)"
-    return "how old the data is (the SSTs do not record the time)"
+        return "The manifest does not record when the dump was read"
+    return "The SSTs do not record how old the data is"
 
 
 def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outcome]:
@@ -263,7 +262,7 @@ def _damage_elsewhere(snapshot: RestoreSnapshot, selected: frozenset[TopicPartit
     """Note the damaged partitions of the dump that are not selected: a later restoration may need them."""
     for key, damage in sorted(snapshot.dump.damaged.items()):
         if selected is not None and key not in selected:
-            yield note(f"{key} of the dump is damaged, but this restoration does not need it: {damage}")
+            yield note(f"the dump's {key} is damaged, but this restoration does not need it: {damage}")
 
 
 def _folder(spec: StoreSpec) -> str:
@@ -284,7 +283,7 @@ def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> No
     absent = sorted(options.partitions - numbers)
     if absent:
         there = some([str(number) for number in sorted(numbers)], _MOST)
-        raise UsageError(f"none of the tasks has partition {absent[0]}", hint=f"the partitions are {there}")
+        raise UsageError(f"no task has partition {absent[0]}", hint=f"the partitions are {there}")
 
 
 def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Outcome]:
@@ -294,7 +293,7 @@ def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Out
         return
     if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
         yield warning(
-            f"kstate cannot restore {some(lost, _MOST)}, because no host has it, and neither the dump nor the "
+            f"kstate cannot restore {some(lost, _MOST)}, because no host has it and neither the dump nor the "
             "specification describes it"
         )
 
@@ -354,8 +353,8 @@ def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[O
     surplus = [partition for partition in partitions if partition >= (spec.partitions or 0)]
     if surplus:
         yield Refusal(
-            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, but none of the tasks has "
-            f"this partition (partitions = {spec.partitions} in [stores.{spec.name}])"
+            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, but no task has this partition "
+            f"(partitions = {spec.partitions} in [stores.{spec.name}])"
         )
 
 
@@ -416,8 +415,8 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     alone = suggest(f" (without {option.STORE})", option.STORE)
     rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild it or pass", option.WIPE_UNCLEAN)
     return Refusal(
-        f"{resolved.task.name}: after an unclean shutdown ({resolved.unclean[0]}), Kafka Streams deletes the state of "
-        f"the whole task under exactly-once. {rebuild or 'Pass'} {_vouching(options, resolved)}"
+        f"{resolved.task.name}: after an unclean shutdown ({resolved.unclean[0]}), Kafka Streams deletes the whole "
+        f"task's state under exactly-once. {rebuild or 'Pass'} {_vouching(options, resolved)}"
     )
 
 
@@ -506,7 +505,7 @@ def _files_of_family(
         rebuilt, release = {store.spec.name for store in work}, snapshot.options.release.name
         if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
             yield Refusal(
-                f"{task}: it has a .checkpoint file, which releases up to 4.2 write. Migrate the directory first: "
+                f"{task}: it has a .checkpoint file, as releases up to 4.2 write. First migrate the directory: "
                 + command("migrate", snapshot.app, option.TO, release, *unproven_too(release))
             )
         yield keeping.without_lines("its stores are restored and contain their offsets")

@@ -259,7 +259,7 @@ def test_a_store_without_any_offset_is_named() -> None:
         task(store("plain", database("plain", version=OLD)), store("count", database(version=OLD)), lines={COUNT: 41})
     )
     assert plan(app, "4.3").warnings == (
-        "0_0/rocksdb/plain: the store has no offset, so kstate treats it as a store without a changelog",
+        "0_0/rocksdb/plain: the store has no offset, so kstate assumes that it has no changelog",
     )
 
 
@@ -320,7 +320,7 @@ def test_sessions_that_431_reads_wrong_with_headers(kind: str) -> None:
     with pytest.raises(Refused, match="would misread these on-window-close sessions") as refusal:
         plan(app, "4.3", headers_format=True)
     assert str(APP) in refusal.value.advice
-    noted = any("leave it at DEFAULT" in note for note in plan(app, "4.3").notes)
+    noted = any("so keep DEFAULT" in note for note in plan(app, "4.3").notes)
     assert noted == (kind == "time-ordered-session")
 
 
@@ -364,7 +364,7 @@ def test_sessions_of_which_some_rows_have_no_headers_are_wiped_whatever_the_targ
     )
     app = application(task(store("s", mixed, kind=kind, segmented=True), lines={changelog("s"): 1}))
     for target in ("4.2", "4.4"):
-        with pytest.raises(Refused, match="may have written some of them back") as refusal:
+        with pytest.raises(Refused, match="may have written back wrong ones") as refusal:
             plan(app, target, drop_headers=True)
         assert any("wipe" in line and "s" in line for line in refusal.value.hint_details)
 

@@ -36,7 +36,7 @@ def test_places_that_disagree_give_the_lowest_and_a_warning() -> None:
     (resolved,) = resolve_with(app, {"0_0": ()})
     assert resolved.stores[0].offsets == {changelog("count"): 12}
     assert resolved.stores[0].places == ("checkpoint", "column-family")
-    assert [text for text in resolved.warnings if "(12, 20), and kstate uses the lowest" in text]
+    assert [text for text in resolved.warnings if "(12, 20), so kstate uses the lowest" in text]
 
 
 def test_an_offset_of_another_partition_belongs_to_another_task() -> None:

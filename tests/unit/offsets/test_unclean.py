@@ -16,7 +16,7 @@ from tests.unit.model import OPEN, application, changelog, database, record, sto
 
 COMMITTED = database(offsets=record(5, status=None))
 SILENT = database(offsets=record(None, status=None))
-NO_STATUS = "the store has rows, but no status (no status)"
+NO_STATUS = "the store has rows but no status (no status)"
 
 
 def reasons(store: Store, *, transactional: bool, lines: Mapping[TopicPartition, int] | None = None) -> list[str]:
@@ -51,12 +51,12 @@ def test_the_user_decides_about_a_database_that_states_nothing() -> None:
 @pytest.mark.parametrize("transactional", [False, True])
 def test_nothing_overrides_a_status_of_1(transactional: bool) -> None:
     running = database(offsets=record(5, status=1))
-    assert reasons(store("count", running), transactional=transactional) == ["the status of the store is open"]
+    assert reasons(store("count", running), transactional=transactional) == ["the store's status is open"]
     segments = [
         database("w", offsets=record(5, "w", status=status), start=at) for at, status in enumerate((None, 1, 0))
     ]
     mixed = store("w", *segments, kind="timestamped-window", segmented=True)
-    assert reasons(mixed, transactional=transactional) == ["the status of the store is open"]
+    assert reasons(mixed, transactional=transactional) == ["the store's status is open"]
     assert not left_committed(mixed, transactional=transactional)
 
 
@@ -85,15 +85,13 @@ def test_a_grace_buffer_of_a_killed_transactional_run_is_committed() -> None:
     assert reasons(store("j-Buffer", buffer, kind="grace-buffer", segmented=True), transactional=False) == []
     closed = database("j-Buffer", offsets=record(5, "j-Buffer", status=0), start=0)
     without_file = store("j-Buffer", closed, kind="grace-buffer", segmented=True)
-    assert reasons(without_file, transactional=False) == ["the store has rows, but no .checkpoint_j-Buffer"]
+    assert reasons(without_file, transactional=False) == ["the store has rows but no .checkpoint_j-Buffer"]
 
 
 def test_rows_without_an_offset_are_committed_ones_where_a_transactional_run_wrote_them() -> None:
     assert reasons(store("count", database(offsets=record(-4, status=None))), transactional=False) == []
     closed = store("count", database(offsets=record(-4, status=0)))
-    assert reasons(closed, transactional=False) == [
-        "the offset of the store is unknown (-4), although the store has rows"
-    ]
+    assert reasons(closed, transactional=False) == ["the store's offset is unknown (-4), although the store has rows"]
 
 
 @pytest.mark.parametrize(("version", "clean"), [("10.1.3", True), ("10.10.1", True), ("9.8.4", True), ("7.9.2", False)])
@@ -134,4 +132,4 @@ def test_a_killed_versioned_store_may_be_ahead(status: int | None, ahead: bool) 
 
 
 def _not_committed(file: str) -> str:
-    return f"the store has rows, but no status, and its offset in {file} was not committed with the rows (no status)"
+    return f"the store has rows but no status, and its offset in {file} was not committed together with the rows (no status)"

@@ -101,7 +101,7 @@ def test_store_without_its_offset_is_omitted_if_another_partition_has_an_offset(
     here: Here = {"0_0": {"a": 7}, "1_0": {"b": None}}
     alone, changes = leave_out(layout(here), {"0_0", "1_0"})
     assert not alone.left_out
-    assert warnings(changes) == ("1_0/b: it has no offset, so kstate treats it as a store without a changelog",)
+    assert warnings(changes) == ("1_0/b: the store has no offset, so kstate assumes that it has no changelog",)
     others, changes = leave_out(layout({**here, "0_1": {"a": 7}, "1_1": {"b": 3}}), {"0_0", "1_0"})
     assert others.left_out == {("1_0", "b"): "it contains rows, but its offset is lost"}
     assert not warnings(changes)
@@ -140,7 +140,7 @@ def test_names_of_half_tasks() -> None:
     half = {"0_0": {"a": 7}}
     for names, text in (
         ({"none", "0_0"}, "exclude each other"),
-        ({"5_0"}, "none of the stores on this host moves to 5_0"),
+        ({"5_0"}, "no store on this host moves to 5_0"),
     ):
         with pytest.raises(UsageError, match=text):
             complete_halves(layout(half, replace(OPTIONS, complete=frozenset(names))))

@@ -213,7 +213,7 @@ def test_another_log_of_the_broker_refuses_all(log: LogFacts, text: str) -> None
     assert text in error.details[0]
     if "ends at" in text:
         # The store may hold records that the log lost: the advice is to export it first.
-        assert str(error.hint).startswith("export the store first") and "kstate export" in error.hint_details[0]
+        assert str(error.hint).startswith("so export it first") and "kstate export" in error.hint_details[0]
         by_user = replace(options, permissions=Permissions("asked for", by_user=True))
         assert any(text in line for line in plan_of(replace(facts, options=by_user)).change.warnings)
 
