@@ -154,7 +154,7 @@ class Objects:
                     time.sleep(_CONFLICT_SECONDS)  # another request for the name is under way
                     continue
                 if status == _NOT_IMPLEMENTED or code_of(error) == "NotImplemented":
-                    raise self.without_conditions(f"the store responds with {code_of(error)}") from None
+                    raise self.without_conditions(f"the object store responds with {code_of(error)}") from None
                 # A refusal of the first attempt is certain. After a retry, an earlier attempt may have created the
                 # object.
                 if status < _SERVERS and not error.response["ResponseMetadata"].get("RetryAttempts"):
@@ -165,17 +165,17 @@ class Objects:
                 self._unless_made(path, run, error)
                 return True
         raise RunFailed(
-            f"{self.place.uri}: the store is busy with other requests for {path}", hint="run the command again"
+            f"{self.place.uri}: the object store is busy with other requests for {path}", hint="run the command again"
         )
 
     def without_conditions(self, reason: str) -> Refused:
         """Return the error for a store on which two writers could overwrite each other's manifest."""
         return Refused(
-            f"{self.place.uri}: the store does not support If-None-Match ({reason}), so two writers could replace each "
-            "other's files",
+            f"{self.place.uri}: the object store does not support If-None-Match ({reason}), so two writers could "
+            "overwrite each other's files",
             hint=(
-                "use a store with conditional writes or write to a folder and copy it, manifests and generations "
-                f"last: {HOW_TO}"
+                "use an object store with conditional writes. Or write to a folder and copy it, manifests and "
+                f"generations last: {HOW_TO}"
             ),
         )
 
@@ -491,7 +491,9 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
     if not isinstance(getattr(error, "response", None), dict):  # some have one that is None
         return _no_answer(place, error)
     code, status = printable(code_of(error)), status_of(error)
-    failure = f"{place.uri}: the store responds to {getattr(error, 'operation_name', 'it')} with {code or status}"
+    failure = (
+        f"{place.uri}: the object store responds to {getattr(error, 'operation_name', 'it')} with {code or status}"
+    )
     if code == "NoSuchBucket":
         return UsageError(
             f"{place.uri}: bucket {place.bucket} does not exist{_endpoint_text()}",
@@ -501,15 +503,15 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
         return Refused(failure, hint="check AWS_REGION, because the bucket seems to be in another region")
     if status in _DENIED:
         return Refused(
-            f"{failure}, because this user does not have the permission",
+            f"{failure}, because this user lacks the permission",
             hint=(
-                "check which user the credentials belong to (aws sts get-caller-identity) and which permissions it "
-                "needs: {HOW_TO}"
+                "check which user the credentials belong to (aws sts get-caller-identity). The user needs these "
+                "permissions: {HOW_TO}"
             ),
         )
     if status in _BUSY or status >= _FIRST_SERVER_ERROR:
-        return RunFailed(failure, hint="check the state of the store, then run the command again")
-    return Refused(failure, hint=f"compare the features of the store with the requirements: {HOW_TO}")
+        return RunFailed(failure, hint="check that the object store is up, then run the command again")
+    return Refused(failure, hint=f"compare the object store's features with the requirements: {HOW_TO}")
 
 
 def _no_answer(place: S3Place, error: Exception) -> KstateError:
@@ -522,7 +524,7 @@ def _no_answer(place: S3Place, error: Exception) -> KstateError:
     if kind in _NO_PROFILE:
         return UsageError(f"{place.uri}: the profile that AWS_PROFILE names does not exist", hint="check ~/.aws/config")
     return RunFailed(
-        f"{place.uri}: the store does not respond{_endpoint_text()} ({kind})",
+        f"{place.uri}: the object store does not respond{_endpoint_text()} ({kind})",
         hint="check that AWS_ENDPOINT_URL is correct and reachable, then run the command again",
     )
 

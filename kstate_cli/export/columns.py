@@ -159,7 +159,7 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
         except SERDE_ERRORS as error:
             raise SerdeError(
                 f"kstate cannot read {name} as {serde.name}: {error}",
-                hint="pass the serde that the application uses or pass bytes",
+                hint="pass the application's serde, or bytes",
             ) from None
 
     return read

@@ -89,12 +89,12 @@ def check_area(uri: str) -> None:
     if not leads_there(uri):
         raise Refused(
             (
-                f"{option.STAGING} {uri_text(uri)}: kstate does not record passwords, and a path with an @ after a "
-                "password is ambiguous without it"
+                f"{option.STAGING} {uri_text(uri)}: kstate does not record passwords. Without the password, a path "
+                "with an @ after it would be ambiguous"
             ),
             hint=(
-                "pass a URI without user and password (kstate takes credentials from the environment) or a path "
-                "without an @"
+                "pass a path without an @, or a URI without user and password. kstate takes credentials from the "
+                "environment"
             ),
         )
     filesystem, path = open_location(uri)
@@ -185,10 +185,10 @@ def left_in_area(run: Run) -> Leftover | None:
         return None
     uri, token = event.get("uri"), event.get("token")
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        return Leftover(run.name, "?", 0, 0, "the journal of the run does not record where it is")
+        return Leftover(run.name, "?", 0, 0, "the run's journal does not record its location")
     if not _is_ours(uri, token):
         # Anybody may have written a journal: only a path that has the form of such a folder is examined.
-        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not the name of a staging folder")
+        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not that of a staging folder")
     try:
         if "://" not in uri or uri.startswith("file:"):
             contents = _contents_here(uri, token, event.get("mount"))
@@ -317,9 +317,8 @@ def remove_from_area(run: Run) -> Leftover | None:
                 run.write(REMOVED_EVENT)
             return leftover
     raise RunFailed(
-        f"kstate does not delete the files that run {run.name} left in its staging area {leftover.place}: "
-        f"{leftover.why}",
-        hint="check that folder and remove it yourself. Then, or if you want to keep it, delete the run by its name: "
+        f"kstate does not delete the files of run {run.name} in its staging area {leftover.place}: {leftover.why}",
+        hint="check this folder and remove it yourself, unless you want to keep it. Then delete the run by its name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, option.RUN, run.name),
     )
 

@@ -352,8 +352,8 @@ def require_own_folder(copy: Path) -> None:
     if elsewhere := sum(path > 0 for path in paths):
         raise RocksError(
             (
-                f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or "
-                "setCfPaths in its rocksdb.config.setter), and the files of the database do not name these folders"
+                f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or setCfPaths "
+                "in its rocksdb.config.setter), and the database's files do not name these folders"
             ),
             RocksMessage(RocksCode.OTHER_FOLDERS, None),
         )

@@ -133,7 +133,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         raise StoreUnreadable(
             message,
             hint=(
-                "it is not a database of this store. Replace it with the right one or move it out, which you can undo:"
+                "this database does not belong to the store. Replace it with the right one, or move it out, which "
+                "you can undo:"
             ),
             hint_details=[command("wipe", task.app, option.TASK, task.name, option.STORE, store.name)],
             is_damage=False,
@@ -164,7 +165,7 @@ def stores_of(
         if topology:
             place = f" in topology {topology}"
         raise UnknownStateStoreError(
-            f"none of the tasks of {app.path} has a store {name}{place}",
+            f"no task in {app.path} has a store {name}{place}",
             hint=f"{_suggestion(app, name, topology)}to list the stores, run {command('ls', app.path)}",
         )
     # Only the tasks that have the store are compared: other sub-topologies do not matter.
@@ -193,8 +194,10 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
     if len({_subtopology(task) for task in tasks}) > 1:
         raise Refused(
             f"store {name} is in tasks of several sub-topologies: {', '.join(task.name for task in tasks)}",
-            hint=f"only one of them is current. Specify it in kstate.toml ({option.SPEC}): [stores.{name}] "
-            "subtopology = …",
+            hint=(
+                f"only one of these sub-topologies is current. Specify it in kstate.toml ({option.SPEC}): "
+                f"[stores.{name}] subtopology = …"
+            ),
         )
 
 

@@ -126,9 +126,9 @@ class Segment:
         # Streams computes the segment by a division towards zero, so rows before 1970 are in segment 0.
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
-                f"{self.relative_path} has a row of {time}, which is outside of this segment, so the segments do not "
-                "have the same segment interval",
-                hint="its retention was changed, or a segment was renamed. To read the rows of every segment:",
+                f"{self.relative_path} has a row of {time}, which is outside this segment, so the segments do not "
+                "all have the same segment interval",
+                hint="the store's retention was changed, or a segment was renamed. To read the rows of every segment:",
                 hint_details=[command("query", "raw-scan", self.app, self._store)],
                 is_damage=False,
             )
@@ -146,8 +146,8 @@ class Segment:
             raise StoreUnreadable(
                 f"{self.relative_path}: column family {names} does not belong to a {self._layout.kind} store",
                 hint=(
-                    "it is not a database of this store, or a newer release wrote it. Replace it with the right one "
-                    "or move it out, which you can undo:"
+                    "this database does not belong to the store, or a newer release wrote it. Replace it with the "
+                    "right one, or move it out, which you can undo:"
                 ),
                 hint_details=[command("wipe", self.app, option.TASK, str(self._task), option.STORE, self._store)],
                 is_damage=False,
@@ -428,7 +428,7 @@ class StoreReader:
     def _serde_error(self, failure: str, serde: str, error: Exception) -> SerdeError:
         return SerdeError(
             f"{self.task}/{self.name}: {failure} as {serde}: {error}",
-            hint="pass the serde that the application uses or hex",
+            hint="pass the application's serde, or hex",
         )
 
 

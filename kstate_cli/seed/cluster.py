@@ -20,7 +20,7 @@ EMPTY: Final = "EMPTY"
 """The state of a group with offsets and without members."""
 UNKNOWN: Final = "UNKNOWN"
 """The state of a group that has committed offsets, and that librdkafka does not list: ``group.protocol=streams``."""
-UNLISTED: Final = "its group has group.protocol=streams, and the Kafka client of kstate cannot list the members"
+UNLISTED: Final = "its group has group.protocol=streams, and kstate's Kafka client cannot list the members"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ def with_partitions(
         if count is None:
             names = sorted(store.name for task in _tasks_of(directories, place) for store in task.stores)
             raise Refused(
-                f"kstate does not know how many tasks sub-topology {place[1]} has, because no Position of its stores "
-                "names an input topic of the cluster",
+                f"kstate does not know how many tasks sub-topology {place[1]} has, because the Positions of its "
+                "stores name no input topic of this cluster",
                 hint=f"set partitions for store {names[0]} in kstate.toml and pass this file with {option.SPEC}",
             )
         _refuse_gaps(directories, place, count, changes=_changes(directories, place, partitions))
@@ -97,7 +97,7 @@ def _refuse_read_beyond(topics: Collection[str], stated: int, committed: Collect
     beyond = sorted(key for key in committed if key.topic in topics and key.partition >= stated)
     if beyond:
         raise Refused(
-            f"the group has a committed offset of {beyond[0]}, so the application had more than "
+            f"the group has a committed offset for {beyond[0]}, so the application had more than "
             f"{plural(stated, 'task')} of this sub-topology",
             hint="correct the setting partitions in kstate.toml",
         )
@@ -134,7 +134,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
                 ". If the input topics have more partitions by now, set partitions for each store in kstate.toml to "
             )
             hint += f"the old number and pass this file with {option.SPEC}"
-        raise Refused(f"the directories do not contain all tasks. These are missing: {some(missing, _MOST)}", hint=hint)
+        raise Refused(f"the directories lack these tasks: {some(missing, _MOST)}", hint=hint)
     beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)
     if beyond:
         raise Refused(
@@ -147,7 +147,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
         lacking = sorted(names - {store.name for store in task.stores})
         if lacking:
             raise Refused(
-                f"{task.path} has no store {lacking[0]}, which other tasks of sub-topology {place[1]} have",
+                f"{task.path} lacks the store {lacking[0]}, which other tasks of sub-topology {place[1]} have",
                 hint="pass the directory that contains this store. Another host may have a newer copy of the task",
             )
 
@@ -221,8 +221,8 @@ def _behind(
         ]
         if not keys and name not in idle:
             behind[name].append(
-                f"{name}: the group has no committed offset of its input topics, so kstate does not know whether the "
-                "task is complete"
+                f"{name}: the group has no committed offsets for its input topics, so kstate does not know whether "
+                "the task is complete"
             )
     return behind
 
@@ -267,7 +267,7 @@ def _without_input(
 def _difference(key: TopicPartition, first: int, end: int | None) -> str:
     """Return what differs between the Position of a task, which ends before ``first``, and the committed offset."""
     if end is None:
-        return f"the group has no committed offset of {key}, but the Position of the task is {first - 1}"
+        return f"the group has no committed offset for {key}, but the task's Position is {first - 1}"
     if first > end:
         return (
             f"the Position for {key} is {first - 1}, but the group continues at offset {end}, so the application would "

@@ -164,8 +164,8 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
         problem = f"seeded {request.app} with other options"
     if problem is not None:
         raise Refused(
-            f"the run of the journal {request.journal} {problem}, so nothing was done about this command",
-            hint=f"pass the options of that run or another {option.APP} and {option.JOURNAL} with a new file",
+            f"the run in the journal {request.journal} {problem}, so kstate did nothing for this command",
+            hint=f"pass that run's options, or another {option.APP} and a new file with {option.JOURNAL}",
         )
 
 
@@ -262,7 +262,7 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
     if name == "tables-on-target" and request.spec is None and request.draft is None:
         return "unknown", WITHOUT_SPECIFICATION
     if name in ("source-offsets", "tables-equal") and not request.copies_offsets:
-        return "unknown", f"{option.NO_OFFSETS}: you set the offsets of the group"
+        return "unknown", f"because of {option.NO_OFFSETS}, you must set the group's offsets"
     if name == "source-complete" and facts.unlisted:
         return "unknown", rules.unlisted_changelogs(facts)
     if name == "source-complete" and facts.directories is not None:
@@ -271,7 +271,7 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         return _doubt_about_offsets(facts)
     if name in _CERTAIN:
         return "met", None
-    return "unknown", "kstate does not judge this condition"
+    return "unknown", "kstate does not check this condition"
 
 
 def _doubt_about_offsets(facts: SeedFacts) -> tuple[State, str | None]:
@@ -282,13 +282,16 @@ def _doubt_about_offsets(facts: SeedFacts) -> tuple[State, str | None]:
     if facts.directories is None:
         names = ", ".join(rules.offset_topics(facts)) or "none"
         return "unknown", (
-            "a broker reports only the offsets of topics that this user may describe. Compare these input topics with "
+            "a broker reports only offsets of topics that this user may describe. Compare these input topics with "
             f"those of the topology: {names}"
         )
     inputs = {topic for topics in input_topics(facts.directories).values() for topic in topics}
     missing = sorted(inputs - {key.topic for key in facts.committed})
     if missing:
-        return "unknown", f"the group has no offset of these topics, which Positions name: {some(missing, _MOST)}"
+        return (
+            "unknown",
+            f"the stores' Positions name these topics, but the group has no offsets for them: {some(missing, _MOST)}",
+        )
     return "met", None
 
 

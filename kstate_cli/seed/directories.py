@@ -78,7 +78,7 @@ class SeedDirectories:
             if store_of_changelog(str(store.changelog), self.app_id) is None:
                 # Under another prefix, which only an internal setting gives, kstate does not know the new name.
                 raise Refused(
-                    f"the changelog of {store.name} was {store.changelog}, which is not the name of a changelog of "
+                    f"the changelog of {store.name} was {store.changelog}, which is not a changelog name of "
                     f"{self.app_id}",
                     hint="kstate cannot seed this store. Let the application build it from its input",
                 )
@@ -207,9 +207,9 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
             f"several directories have the same task: {some(sorted(double), _MOST)}",
             details=first_lines([str(task.path) for same in double.values() for task in same]),
             hint=(
-                "only one copy of each task is current. The others belong to standbys or stayed behind when the "
-                f"task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare their "
-                "Positions with inspect-position"
+                "only one copy of each task is current. The others belong to standbys, or stayed behind when the "
+                f"task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare the "
+                "Positions that `kstate inspect-position` prints"
             ),
         )
     return [task for name in by_name for task in by_name[name]]
@@ -275,16 +275,17 @@ def _retains_duplicates(store: StoreSpec, records: Sequence[RowRecords]) -> bool
 def stale_offsets_notes(directories: SeedDirectories) -> Iterator[str]:
     """Yield what to do before an application starts under its own id on the directories that it has."""
     yield (
-        "the directories have offsets of the lost changelogs, at which Kafka Streams would continue in the new ones. "
-        f"Before you start the application, run on every host: {command('wipe', directories.paths[0], option.ALL)}"
+        "the directories have offsets of the lost changelogs, and Kafka Streams would use these offsets in the new "
+        "ones. Before you start the application, run on every host: "
+        f"{command('wipe', directories.paths[0], option.ALL)}"
     )
     buffers = sorted(store.name for store in directories.stores if store_kind(store.kind).key is KeySchema.BUFFER)
     if buffers:
         # A corrupted store is closed without writing its file, and under at-least-once the next start reads the same
         # offset from it (``LegacyCheckpointingStateStore.close``). Custom stores, which kstate does not seed, do too.
         yield (
-            f"under at-least-once, Kafka Streams 4.3 and later would restart the tasks of {some(buffers, _MOST)} in an "
-            "endless loop. It keeps the offset of a grace buffer even if the changelog ends before this offset"
+            f"under at-least-once, Kafka Streams 4.3 and later would restart the tasks of {some(buffers, _MOST)} in "
+            "an endless loop, because it keeps a grace buffer's offset even if the changelog ends before this offset"
         )
 
 
@@ -299,7 +300,10 @@ def directory_notes(
         spec = directories.store_of(changelog)
         count = sum(part.counts.without_time for part in parts)
         if count:
-            yield f"{spec.name}: the rows have no timestamps, so kstate writes {plural(count, 'record')} without one"
+            yield (
+                f"{spec.name}: the rows have no timestamps, so kstate writes {plural(count, 'record')} without a "
+                "timestamp"
+            )
         overlaps = sum(part.counts.overlaps for part in parts)
         if overlaps:
             yield f"{spec.name}: in {plural(overlaps, 'row')}, newer versions hide a part of the older ones"
@@ -323,11 +327,11 @@ def directory_notes(
     if by_file:
         names = [str(number) for _, number in by_file]
         yield (
-            "for these sub-topologies, kstate takes the number of tasks from the specification, because the broker "
-            f"does not show it: {some(names, _MOST)}"
+            "the broker does not show how many tasks these sub-topologies have, so kstate takes the numbers from "
+            f"the specification: {some(names, _MOST)}"
         )
     yield "kstate writes record headers only for stores that keep them"
     yield (
-        "kstate creates topics with the default settings of Kafka Streams for each kind of store and with the "
-        "replication factor of the broker"
+        "kstate creates topics with Kafka Streams' default settings for each kind of store, and with the broker's "
+        "replication factor"
     )

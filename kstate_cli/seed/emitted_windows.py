@@ -35,8 +35,8 @@ def decoded_metadata(key: TopicPartition, metadata: bytes) -> PartitionMetadata:
         return PartitionMetadata.decode(metadata)
     except MalformedBytesError as error:
         raise Refused(
-            f"Kafka Streams did not write the metadata of the committed offset of {key}: {error}",
-            hint=f"pass {option.NO_OFFSETS} and set the offsets of the new group yourself",
+            f"the committed offset of {key} has metadata that Kafka Streams did not write: {error}",
+            hint=f"pass {option.NO_OFFSETS} and set the new group's offsets yourself",
         ) from None
 
 

@@ -153,8 +153,8 @@ class RemainingRecords:
         except MalformedBytesError as error:
             # Skipped, it might be a record of the very person.
             raise Refused(
-                f"the key of a record in partition {self.partition} does not fit the kind of the store: {error}",
-                hint="correct the kind of the store in kstate.toml",
+                f"a record's key in partition {self.partition} does not fit the kind of store: {error}",
+                hint="correct the store's kind in kstate.toml",
             ) from None
 
 
@@ -198,7 +198,7 @@ def erase_keys(
         if count and _schema(topic.store, kinds) is not KeySchema.COMBINED and topic.store not in accepted:
             raise Refused(
                 f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
-                "store, for example in front of the start of a window",
+                "store, for example followed by a window's start",
                 hint=(
                     f"correct the kind in kstate.toml or pass each whole key in the file of {option.DROP_KEYS}. To "
                     f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}"
@@ -260,12 +260,15 @@ def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator
     others = [topic.store for topic in topics if any(part.remnants for part in _remaining(topic))]
     if others:
         yield (
-            f"records of {some(others, _MOST)} have these keys in another form, for example as the foreign key of a "
+            f"records of {some(others, _MOST)} have these keys in another form, for example as foreign keys of a "
             "join, and stay"
         )
     unsearched = [topic.store for topic in topics if keys.of(topic.store) and not _remaining(topic)]
     if unsearched:
-        yield f"kstate does not erase keys from {some(unsearched, _MOST)}, because it does not know the kind"
+        yield (
+            f"kstate does not erase keys from {some(unsearched, _MOST)}, because it does not know the kinds of these "
+            "stores"
+        )
 
 
 def _nowhere(topics: Sequence[PlannedTopic], keys: KeysToErase) -> list[tuple[str, bytes]]:

@@ -138,8 +138,8 @@ def refuse_continuation(request: SeedRequest, plan: SeedPlan, events: Sequence[M
         )
     elif planned is not None and planned.get("digest") != plan.digest:
         yield Refused(
-            f"the journal {request.journal} belongs to another plan, because the dump, the source or the options "
-            "have changed since then",
+            f"the journal {request.journal} belongs to another plan: the dump, the source or the options have "
+            "changed since then",
             hint=f"pass the dump and options of the journal or undo that run: {undo}",
         )
 
@@ -199,8 +199,8 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                 # A kill between announcement and creation leaves no topic. Kafka Streams may have created this one,
                 # whose records the broker would compact or delete before they are compared.
                 raise Refused(
-                    f"{topic.target} does not have the settings with which this run creates it",
-                    hint=f"delete it if it has no records or pass another {option.APP}",
+                    f"{topic.target} does not have the settings with which this run creates topics",
+                    hint=f"if this topic has no records, delete it. Otherwise, pass another {option.APP}",
                 )
             if recorded is None:
                 _take_over(target, topic, facts, journal)
@@ -322,7 +322,8 @@ def _compare_again(
             raise RunFailed(
                 f"{key} does not contain the records that kstate has written",
                 hint=(
-                    "check the broker and which other program writes to the topic. kstate has not committed any offsets"
+                    "check the broker, and find out which other program writes to the topic. kstate has not "
+                    "committed any offsets"
                 ),
             )
 
@@ -371,7 +372,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     if source.groups.get(plan.source_app) not in stopped:
         raise Refused(
             f"{plan.source_app} was started again while kstate was writing the changelogs",
-            hint=f"stop it and write the dump again. Before another run, undo this one: {undo}",
+            hint=f"stop the source application and write the dump again. Before another run, undo this one: {undo}",
         )
     logs = ask_broker(
         request.source.bootstrap,

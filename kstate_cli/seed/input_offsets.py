@@ -135,7 +135,7 @@ def translate_offsets(
         problems.append(f"{key}: {problem}")
     if problems:
         raise Refused(
-            f"kstate cannot determine the committed offsets of {plural(len(problems), 'partition')} on the target",
+            f"kstate cannot determine the committed offsets for {plural(len(problems), 'partition')} on the target",
             details=first_lines(problems),
             hint=(
                 f"pass {option.START_OFFSETS} FILE with the offsets of these topics on the target or "
@@ -275,7 +275,10 @@ def _begin(target: Connection, key: TopicPartition, log: LogFacts, neighbours: N
         except KafkaException as error:
             raise RunFailed(
                 f"kstate cannot find the offset of a timestamp in {key}: {error.args[0].str()}",
-                hint="check the broker and the rights of this user (Describe on the topic), then run the command again",
+                hint=(
+                    "check that the broker is up and that this user has Describe on the topic. Then run the command "
+                    "again"
+                ),
             ) from None
     if lookup.error is not None:
         # Without the index the log is read from its beginning: slower, and never wrong.

@@ -84,8 +84,8 @@ def _input_notes(
 ) -> Iterator[str]:
     if inputs.unrelated:
         yield (
-            f"kstate copies the offsets of {some(inputs.unrelated, _MOST)} unchanged, because the number of partitions "
-            "is neither the old nor the new one"
+            f"kstate copies the offsets of {some(inputs.unrelated, _MOST)} unchanged, because these topics have "
+            "neither the old nor the new number of partitions"
         )
     if inputs.replaced:
         yield (
@@ -99,8 +99,8 @@ def _input_notes(
         )
         if unread:
             yield (
-                f"neither application reads the last {plural(unread, 'offset')} of {some(inputs.replaced, _MOST)}, "
-                "because the source has not read them yet"
+                f"the last {plural(unread, 'offset')} of {some(inputs.replaced, _MOST)} will not be read, because "
+                "the source has not read them yet and the new application cannot read these topics"
             )
 
 

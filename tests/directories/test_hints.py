@@ -85,7 +85,7 @@ def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: War
     words = ("--from-changelog", DUMP, "--for", "4.3", "--engine", "local", "--dry-run")
     ended = warm("restore", tmp_path / "orders", *words)
     assert ended.status == 4, ended.err
-    assert "without a specification kstate does not know its stores" in ended.err and "application.id" not in ended.err
+    assert "so kstate needs a specification to know its stores" in ended.err and "application.id" not in ended.err
     (match,) = re.findall(r"kstate (ls APP --spec)", ended.err)
     healthy = unpack("4.3.1-demo-eos", tmp_path / "other")
     spec = tmp_path / "kstate.toml"

@@ -126,7 +126,7 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.copytree(segment, app / place)
         refusal = kstate(warm, line, app, store)
         assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.report
-        assert "Replace it with the right one or move it out, which you can undo" in refusal.err
+        assert "Replace it with the right one, or move it out, which you can undo" in refusal.err
         ((_, *wipe),) = printed_commands(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
@@ -166,7 +166,9 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     start = int(first.name.rpartition(".")[2])
     shutil.copytree(first, first.with_name(f"window-plain.{start + 60_000}"))
     refusal = warm("query", "window-range", app, "window-plain")
-    assert refusal.status == 6 and "the segments do not have the same segment interval" in refusal.err, refusal.report
+    assert refusal.status == 6 and "the segments do not all have the same segment interval" in refusal.err, (
+        refusal.report
+    )
     ((_, *scan),) = printed_commands(refusal)
     followed = warm(*scan, "-o", "json")
     assert followed.status == 0, followed.report

@@ -673,7 +673,7 @@ def test_segments_of_two_intervals_refuse_time_queries(tmp_path: Path, store: st
     with OfflineStreams(app) as streams:
         answer = _partition(streams, store, query, 1)
         assert answer.failure_reason is FailureReason.STORE_EXCEPTION
-        assert "the segments do not have the same segment interval" in answer.failure_message
+        assert "the segments do not all have the same segment interval" in answer.failure_message
         # Rows as they lie are asked for without times.
         assert list(_partition(streams, store, RawScanQuery(), 1).result)
 

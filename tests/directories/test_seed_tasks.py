@@ -30,6 +30,6 @@ def test_only_a_sub_topology_with_another_number_may_have_had_fewer_partitions(t
     others = {str(number) for _, number in topics} - {str(place[1])}
     more = {topic: TopicFacts("id", 5, 1, {}) for names in topics.values() for topic in names}
     for scope, explains in ((str(place[1]), True), (None, True), (min(others), False)):
-        with pytest.raises(Refused, match="do not contain all tasks") as caught:
+        with pytest.raises(Refused, match="the directories lack these tasks") as caught:
             with_partitions(directories, more, (), PartitionRequest({scope: 5}))
         assert ("have more partitions by now" in str(caught.value.hint)) is explains, scope

@@ -505,7 +505,7 @@ def test_a_complete_run_answers_only_for_itself(source: Source) -> None:
         for dry in ((), ("--dry-run",)):
             refusal = kstate(*source.words(*options, *dry))
             assert refusal.status == 4, refusal.report
-            assert "nothing was done about this command" in refusal.error["message"]
+            assert "kstate did nothing for this command" in refusal.error["message"]
     dump = [f"{word}-2" if word == source.folder / "dump" else word for word in source.words()]
     refusal = kstate(*dump)
     assert refusal.status == 4 and "from" in refusal.error["message"], refusal.report
@@ -571,7 +571,7 @@ def test_an_announced_topic_that_another_program_creates(source: Source) -> None
     source.journal.write_text("".join(line for line in lines if '"planned"' in line or '"announced"' in line))
     source.topic(new, 2, {"cleanup.policy": "compact"})
     refusal = source.seed(status=4)
-    assert "does not have the settings with which this run creates it" in refusal.error["message"]
+    assert "does not have the settings with which this run creates topics" in refusal.error["message"]
     delete_topics(source.harness, [new])
     assert source.seed().summary["written"] == 400
 

@@ -154,7 +154,7 @@ CARRIED_OUT = {
             ("seed/partition_plan.py", "too or add its sub-topology to --spec"),
             ("seed/partition_plan.py", "pass --partitions SUBTOPOLOGY=NUMBER"),
             ("seed/partition_plan.py", "pass one number for all stores"),
-            ("seed/emitted_windows.py", "pass --no-offsets and set the offsets of the new group"),
+            ("seed/emitted_windows.py", "pass --no-offsets and set the new group's offsets"),
             ("seed/partitioning.py", "all its keys fit another form"),
             ("seed/partitioning.py", "with the rule of the left table"),
             ("seed/partition_plan.py", "all its keys fit {name}"),
@@ -191,7 +191,7 @@ CARRIED_OUT = {
     ("seed/input_offsets.py", "pass --start-offsets"): (
         "interop/test_seed_clusters.py::test_the_hint_about_uncertain_offsets_leads_on"
     ),
-    ("seed/conditions.py", "pass the options of that run"): (
+    ("seed/conditions.py", "pass that run's options"): (
         "interop/test_seed_topics.py::test_a_complete_run_answers_only_for_itself"
     ),
     ("seed/erasure.py", "correct the kind in kstate.toml or pass each whole key"): (
@@ -322,7 +322,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_store_in_several_topologies",
     (
         "rows/open.py",
-        "only one of them is current",
+        "only one of these sub-topologies is current",
     ): "directories/test_hints_followed.py::test_a_store_in_several_subtopologies",
     (
         "cli/commands/maintain.py",

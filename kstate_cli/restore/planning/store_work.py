@@ -145,7 +145,7 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
         raise _StoreRefusedError(unfit)
     if expires(spec.kind) and not (spec.retention_ms and spec.segment_interval_ms):
         raise _StoreRefusedError(
-            f"kstate does not know the retention of the store. Add retention_ms = … to [stores.{spec.name}]"
+            f"kstate does not know the store's retention. Add retention_ms = … to [stores.{spec.name}]"
         )
 
 
@@ -211,7 +211,7 @@ def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None)
         # A versioned store that already has records beyond its offset gets other versions if they are replayed.
         return replace(
             permissions,
-            rebuild="the application was killed, and a versioned store may already have records after its offset",
+            rebuild="the application was killed, and a versioned store may already contain records after its offset",
         )
     return permissions
 
@@ -247,7 +247,7 @@ def _judge_partition(
         other = another_log(snapshot.record_digest, dump, facts, before)
     if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
-            f"the store was not restored from {dump.key}, but from another log: {other}. Do not start the application"
+            f"the store was restored from another log than {dump.key}: {other}. Do not start the application"
         )
     log = log_of(dump, committed, facts)
     if before is not None:
@@ -286,9 +286,9 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump)
         return 0
     if committed is None:
         raise _StoreRefusedError(
-            f"{key} is a source topic, and values beyond the committed offset of the group do not belong to the "
-            f"table yet ({suggest(f'pass {option.COMMITTED_OFFSETS} FILE or ', option.COMMITTED_OFFSETS)}record "
-            "committed in the manifest)"
+            f"{key} is a source topic, and values beyond the group's committed offset do not belong to the table yet "
+            f"({suggest(f'pass {option.COMMITTED_OFFSETS} FILE or ', option.COMMITTED_OFFSETS)}record committed in "
+            "the manifest)"
         )
     return committed
 
@@ -299,9 +299,8 @@ def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     # The broker was asked for every topic: an answer that lacks one is an answer.
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
-            f"the broker does not have {key}. The topic was deleted, or this is another cluster. Do not start "
-            "the application before you know the cause, because it would restore from a log without these "
-            "records"
+            f"the broker does not have {key}. The topic was deleted, or this is another cluster. Find the cause "
+            "before you start the application, because it would restore from a log without these records"
         )
     return facts
 
@@ -408,8 +407,8 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         # For each record Streams also deletes the row in the older column family; the sorted files go to one family
         # only.
         raise _StoreRefusedError(
-            f"its column family {older} still contains rows of an older layout"
-            f"{suggest(rebuild, option.REBUILD, option.STORE)}"
+            f"its column family {older} still contains rows in an older "
+            f"layout{suggest(rebuild, option.REBUILD, option.STORE)}"
         )
     reason = forgetful(existing.store) or incompatible(snapshot, existing.store)
     if reason is not None:

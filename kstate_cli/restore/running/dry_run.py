@@ -158,7 +158,10 @@ class _DryRun:
             names = some(sorted(self._not_copied), _NAMED)
             notes = (
                 *notes,
-                f"the dry run compared only the files of the records of {names}, because it does not copy a snapshot",
+                (
+                    f"for {names}, the dry run compared only the files of the records, because it does not copy the "
+                    "snapshot"
+                ),
             )
         return notes
 
@@ -167,7 +170,7 @@ class _DryRun:
             return ()
         keys = some(sorted({str(partition.key) for partition in self._unsorted}), _NAMED)
         note = (
-            f"the dry run compared only the files of {keys}, because their rows are not sorted by offset, and "
-            "only Spark can sort them"
+            f"for {keys}, the dry run compared only the files, because the rows are not sorted by offset and only "
+            "Spark can sort them"
         )
         return (note,)

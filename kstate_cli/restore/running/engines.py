@@ -108,8 +108,8 @@ class OnThisHost:
         if self.sorter is None:
             raise Refused(
                 (
-                    f"the rows of {partition.key} are not sorted across the files of {dump.uri}, and only Spark "
-                    "can sort them"
+                    f"the rows of {partition.key} are not sorted across the files of {dump.uri}, and only Spark can "
+                    "sort them"
                 ),
                 hint=f"omit {option.ENGINE} local or pass a larger {option.MEMORY}",
             )

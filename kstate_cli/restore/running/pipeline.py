@@ -55,8 +55,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}), so the plan does not consider damage "
-    "within its files or rows that do not match their stores"
+    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}). The plan does not consider damage within "
+    "its files, or rows that do not match their stores"
 )
 
 
@@ -282,16 +282,15 @@ def _check_name(app: Path, spec: Spec) -> None:
     """Raise Refused unless the name of a directory without tasks fits the specification."""
     if spec.application is not None and spec.application != app.name:
         raise Refused(
-            f"{app} would be the directory of application {app.name}, but the specification describes "
-            f"{spec.application}",
+            f"{app} would belong to application {app.name}, but the specification describes {spec.application}",
             hint=f"pass {app.parent / spec.application} or {app / spec.application}",
         )
     if not spec.stores:
         raise Refused(
-            f"{app} does not exist, and without a specification kstate does not know its stores",
+            f"{app} does not exist, so kstate needs a specification to know its stores",
             hint=(
-                f"pass {option.SPEC} kstate.toml. To create it, run this command for a directory of the application "
-                f"on another host: {command('ls', 'APP', option.SPEC)}"
+                f"pass {option.SPEC} kstate.toml. To create this file, run this command on another host of the "
+                f"application: {command('ls', 'APP', option.SPEC)}"
             ),
         )
     # Changelogs are ``<application.id>-<store>-changelog``. If none begins with the name of the directory, no
@@ -376,7 +375,7 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
         raise Refused(
             f"kstate does not update this dump, so {option.FOLLOW} would never read new records",
             where=uri_text(uri),
-            hint=f"omit {option.FOLLOW} or follow a dump that you update with this command:",
+            hint=f"omit {option.FOLLOW}, or follow a dump that you update with this command:",
             hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP")],
         )
     return grown.generation, hashlib.sha256(render(grown)).hexdigest()

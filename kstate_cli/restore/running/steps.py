@@ -287,7 +287,7 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
     if distant:
         raise Refused(
-            f"kstate updates versioned stores only on this host: {', '.join(distant)}",
+            f"kstate can update versioned stores only on this host: {', '.join(distant)}",
             hint=f"omit {option.MASTER}"
             f"{suggest(f', or rebuild them completely with {option.REBUILD}', option.REBUILD)}",
         )
@@ -371,7 +371,7 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     # Spark has sorted by offset, so rows are still out of order only if the offsets of this dump contradict themselves.
     if shuffled:
         raise Refused(
-            f"kstate cannot sort the rows of {rows.key}, because the files of the dump contradict each other",
+            f"kstate cannot sort the rows of {rows.key}, because the dump's files contradict each other",
             hint="write the dump again, sorted by offset",
         )
     return [(piece, uri) for piece in cut]

@@ -58,7 +58,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
     # one.
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
         raise Refused(
-            f"{place}: a key of its changelog is shorter than {tail} bytes, so the store is not a {rule.value} store",
+            f"{place}: its changelog has a key of less than {tail} bytes, so it is not a {rule.value} store",
             hint="correct its kind in the specification",
         )
     starts = offsets[1:] - tail
@@ -74,7 +74,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
     if not bool(fits.all()):
         key = keys[int(np.argmin(fits))].as_py()
         raise Refused(
-            f"{place}: key {key.hex()} of its changelog does not contain the times of a {rule.value} store",
+            f"{place}: key {key.hex()} in its changelog does not contain the times of a {rule.value} store",
             hint="correct its kind in the specification",
         )
     return times

@@ -138,7 +138,7 @@ def _buffered(values: pa.BinaryArray, place: str) -> pa.BinaryArray:
     # A buffered record is logged as ``BufferValue`` ‖ time:i64, and its row has the ``BufferValue`` alone.
     if shortest is not None and shortest < _TIME_BYTES:
         raise Refused(
-            f"{place}: a value of its changelog is too short for a buffered record",
+            f"{place}: its changelog has a value that is too short for a buffered record",
             hint="correct its kind in the specification",
         )
     return pc.binary_slice(values, 0, -_TIME_BYTES)

@@ -298,9 +298,7 @@ def test_a_global_store_that_the_last_run_did_not_open_stays_out_of_checkpoint()
     result = plan(application(task(*stores, name="global")), "4.2")
     writes = [step for step in result.steps if isinstance(step, WriteFile)]
     assert [step.data for step in writes] == [b"0\n1\nused 0 5\n"]
-    assert any(
-        "lost: the last run of the application did not open this store" in warning for warning in result.warnings
-    )
+    assert any("lost: the application's last run did not open this store" in warning for warning in result.warnings)
 
 
 def test_temporary_files_of_a_crash_are_removed() -> None:

@@ -139,7 +139,7 @@ def test_an_unknown_entry_in_a_task_that_stores_leave() -> None:
 def test_names_of_half_tasks() -> None:
     half = {"0_0": {"a": 7}}
     for names, text in (
-        ({"none", "0_0"}, "exclude each other"),
+        ({"none", "0_0"}, "cannot be used together"),
         ({"5_0"}, "no store on this host moves to 5_0"),
     ):
         with pytest.raises(UsageError, match=text):

@@ -172,10 +172,10 @@ def test_a_table_of_an_input_partition_that_never_had_a_record() -> None:
     (work,) = plan.work
     assert work.records == 0
     error = refusal(snapshot(dumped_partition("prices"), specs=(table,)))
-    assert "beyond the committed offset" in error.details[0]
+    assert "beyond the group's committed offset" in error.details[0]
     # Records that came after the dump may belong to the table.
     grown = replace(OPTIONS, facts={TopicPartition("prices", 0): LogFacts(0, 1)}, from_broker=True)
-    assert "beyond the committed offset" in refusal(snapshot(empty, specs=(table,), options=grown)).details[0]
+    assert "beyond the group's committed offset" in refusal(snapshot(empty, specs=(table,), options=grown)).details[0]
 
 
 def test_changelogs_of_stores_that_nothing_describes() -> None:
@@ -213,7 +213,10 @@ def test_another_log_of_the_broker_refuses_all(log: LogFacts, text: str) -> None
     assert text in error.details[0]
     if "ends at" in text:
         # The store may hold records that the log lost: the advice is to export it first.
-        assert str(error.hint).startswith("so export it first") and "kstate export" in error.hint_details[0]
+        assert (
+            str(error.hint).startswith("this store may be the only copy, so export it first")
+            and "kstate export" in error.hint_details[0]
+        )
         by_user = replace(options, permissions=Permissions("asked for", by_user=True))
         assert any(text in line for line in plan_of(replace(facts, options=by_user)).change.warnings)
 
