@@ -167,7 +167,7 @@ def refuse_contradictions(options: WipeOptions) -> None:
             f"{option.ALL} already selects all stores, so omit {option.TASK}, {option.STORE} and {option.GLOBAL}"
         )
     if options.own_files and not options.every_task:
-        raise UsageError(f"{option.EVERYTHING} works only together with {option.ALL}")
+        raise UsageError(f"{option.EVERYTHING} works only with {option.ALL}")
 
 
 def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
@@ -203,7 +203,7 @@ def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> N
             # Without a line nothing is shared: each store names its own topics in its database.
             if others and partition in lines:
                 raise Refused(
-                    f"in task {task.task.name}, the offset of {partition} in .checkpoint may belong to "
+                    f"in task {task.task.name}, the offset for {partition} in .checkpoint may belong to "
                     f"{store.store.name} or to {', '.join(others)}",
                     hint=f"to wipe all of these stores, run {_wipe_of_whole_task(task.task)}",
                 )
@@ -281,7 +281,7 @@ def _line_changes(snapshot: WipeSnapshot, task: TaskOffsets, departures: Sequenc
     after = remaining_lines(task, snapshot.options.stores, departures)
     # OffsetCheckpoint.write deletes the file when it has no entry, so kstate leaves none either.
     if before and not after:
-        yield keeping.without_lines("the task has no offsets any more")
+        yield keeping.without_lines("the task has no more offsets")
     elif after != before:
         yield keeping.lines(after, keep_time=True)
 
@@ -322,6 +322,6 @@ def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[C
     codes = {problem.code for database in store.store.databases for problem in database.problems}
     if codes & {ProblemCode.FOREIGN_SETTING, ProblemCode.NO_SSTS}:
         yield warning(
-            f"{task.task.name}/{store.store.name} may have files in other folders. At startup, Streams removes "
-            "these files, and kstate cannot restore them"
+            f"{task.task.name}/{store.store.name} may have files in other folders. Streams removes these files at "
+            "startup, and kstate cannot restore them"
         )

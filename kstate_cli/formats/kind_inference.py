@@ -115,7 +115,7 @@ def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=False))
     if not candidates:
-        return Kind(SINGLE_AMBIGUOUS, False, f"column families that no store has together: {', '.join(sorted(rows))}")
+        return Kind(SINGLE_AMBIGUOUS, False, f"column families that no store combines: {', '.join(sorted(rows))}")
     dsl_kind = _by_name(candidates, store_name)
     if family != DEFAULT_CF:
         return _single_by_family(family, candidates, rows, dsl_kind)
@@ -146,7 +146,7 @@ def _single_by_rows(sampled: Sequence[Row], candidates: Sequence[StoreKind], dsl
         if dsl_kind is not None:
             return Kind(dsl_kind, False, "the store's name; no rows")
         others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_AMBIGUOUS)
-        return Kind(SINGLE_AMBIGUOUS, False, f"column family default; no rows, so it could be {others} too")
+        return Kind(SINGLE_AMBIGUOUS, False, f"column family default; no rows, so it could also be {others}")
     # Tested before versioned rows, because a join-side key too begins with a number of eight bytes.
     if _every(_is_list_row, sampled):
         return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
@@ -263,7 +263,7 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=True))
     if not candidates:
-        return Kind(AMBIGUOUS, False, f"column families that no store has together: {', '.join(sorted(rows))}")
+        return Kind(AMBIGUOUS, False, f"column families that no store combines: {', '.join(sorted(rows))}")
     # No other kind has this family, so no row need be read.
     if family != DEFAULT_CF and len(candidates) == 1:
         return Kind(candidates[0].name, True, f"column family {family}")

@@ -248,10 +248,10 @@ def _refuse_misplaced_in(connection: Connection, topic: MovedInput, place: ReadF
             expected = topic.partitioner.partition(record_key, topic.count)
             if expected != place.key.partition:
                 raise Refused(
-                    f"the application has not read a record of {place.key} yet. With {topic.count} partitions, its key "
-                    f"{key_text(record_key)} belongs to partition {expected}",
+                    f"the application has not read a record of {place.key} yet. With {topic.count} partitions, this "
+                    f"record's key {key_text(record_key)} belongs to partition {expected}",
                     hint=(
-                        "stop the producers and let the old application read all records before the topic gets more "
-                        "partitions"
+                        "stop the producers, and let the old application read all records before you add partitions "
+                        "to the topic"
                     ),
                 )

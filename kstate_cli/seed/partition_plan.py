@@ -35,7 +35,7 @@ _MOST_NAMES: Final = 20
 _RESPONSE: Final = "subscription-response"
 _SUBSCRIPTIONS: Final = "-subscription-store"
 """Suffix of the store of a foreign-key join with a name; the name of its topics comes from the same one."""
-_UNKNOWN: Final = "kstate does not know the sub-topology of this left table of the foreign-key join"
+_UNKNOWN: Final = "kstate does not know the sub-topology of the foreign-key join's left table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,10 @@ def _rule_of(
         raise Refused(
             f"the store {changelog.store} has only one partition, so its records do not show how their keys are "
             "partitioned",
-            hint=f"pass {option.PARTITIONER} murmur2 if the producers use the default partitioner of Kafka. Otherwise, "
-            f"pass {option.PARTITIONER} MODULE:NAME",
+            hint=(
+                f"if the producers use Kafka's default partitioner, pass {option.PARTITIONER} murmur2. Otherwise, "
+                f"pass {option.PARTITIONER} MODULE:NAME"
+            ),
         )
     return PartitionRule(partitioner or Partitioner(), key)
 
@@ -117,7 +119,8 @@ def _refuse_scopes(statements: PartitionRequest, changelogs: Sequence[_Changelog
         unknown = sorted(name for name in names if name is not None and name not in existing)
         if unknown:
             raise UsageError(
-                f"{option_name} {quoted(unknown[0])}: the source application has nothing with this name",
+                f"{option_name} {quoted(unknown[0])}: the source application has no store or sub-topology with this "
+                "name",
                 hint=f"pass one of these names: {some(sorted(existing), _MOST_NAMES)}",
             )
 
@@ -223,7 +226,7 @@ def _key_of_data(facts: SeedFacts, changelog: _Changelog, partitioner: Partition
     hint = f"pass {option.KEY_OF} {quoted(f'{changelog.store}=KIND')}, where KIND is MODULE:NAME or one of {forms}"
     if (name := fitting_key(partitioner, sources)) is not None:
         hint = f"all its keys fit {name}. Pass {option.KEY_OF} {quoted(f'{changelog.store}={name}')}"
-    raise Refused(f"kstate does not know the form of the keys of store {changelog.store}", hint=hint)
+    raise Refused(f"kstate does not know the form of the keys in store {changelog.store}", hint=hint)
 
 
 def _primary(
@@ -301,13 +304,13 @@ def partition_notes(facts: SeedFacts, topics: Sequence[PlannedTopic]) -> Iterato
         )
     if weak:
         yield (
-            f"fewer than {FEW} records confirm the partitioner of {some(weak, _MOST)}. Check it in the code of the "
-            "application"
+            f"fewer than {FEW} records confirm the partitioner of {some(weak, _MOST)}. Check it in the application's "
+            "code"
         )
     queues = sorted({key.topic for key in facts.logs} - facts.source_topics.keys())
     if queues:
         yield (
-            f"Kafka Streams creates these internal topics when the new application starts: "
+            "Kafka Streams creates these internal topics when the new application starts: "
             f"{some([topic.removeprefix(f'{facts.source_app}-') for topic in queues], _MOST)}. A repartition topic "
             "gets as many partitions as its upstream topics, unless the code specifies a number"
         )

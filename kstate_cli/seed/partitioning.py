@@ -393,8 +393,8 @@ def _refusal(partitioning: Partitioning, sources: Sequence[SourceRecords]) -> Re
         place = f"but its key is too short for the kind {rule.key.name}"
     hint = (
         f"pass {option.PARTITIONER} {quoted(f'{store}=MODULE:NAME')} or {option.KEY_OF} "
-        f"{quoted(f'{store}=MODULE:NAME')} with the rule of this store or let the new application build it from its "
-        "input"
+        f"{quoted(f'{store}=MODULE:NAME')} with this store's rule, or let the new application build the store from "
+        "its input"
     )
     other = fitting_key(rule.partitioner, sources)
     if other is not None:
@@ -432,7 +432,7 @@ def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sourc
         except MalformedBytesError as error:
             raise Refused(
                 f"a value in store {partitioning.store} is not a subscription of a foreign-key join: {error}",
-                hint="correct the kind of the store in the specification",
+                hint="correct the store's kind in the specification",
             ) from None
         if wrapper.partition is None:
             continue
@@ -443,8 +443,8 @@ def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sourc
                 f"partition {wrapper.partition} of the left table, but {primary.partitioner.name} selects partition "
                 f"{expected}",
                 hint=(
-                    f"pass {option.PARTITIONER} MODULE:NAME with the rule of the left table or let the new "
-                    "application build the join from its input"
+                    f"pass {option.PARTITIONER} MODULE:NAME with the left table's rule, or let the new application "
+                    "build the join from its input"
                 ),
             )
 

@@ -452,8 +452,8 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
         yield f"kstate skips {plural(keyless, 'record')} without a key, which Kafka Streams does not restore"
     if request.spec is None:
         yield (
-            f"kstate writes every record of the dump. With {option.SPEC}, it writes only the newest record of each key "
-            "if the kind of store allows it"
+            f"kstate writes every record of the dump. With {option.SPEC}, it writes only the newest record of each "
+            "key, if the kind of store allows this"
         )
     if not request.same_cluster:
-        yield "kstate creates topics with the default replication factor of the target cluster"
+        yield "kstate creates topics with the target cluster's default replication factor"

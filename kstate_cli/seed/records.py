@@ -250,9 +250,9 @@ def _tables(
     parts, unordered = slices(partition, after=None, until=None, max_bytes=_SLICE_BYTES)
     if unordered:
         raise Refused(
-            f"kstate cannot read the rows of {partition.key} in the order of offsets, because the files of the dump "
-            "are not sorted enough",
-            hint="write a new dump whose files are in the order of offsets",
+            f"kstate cannot read the rows of {partition.key} in offset order, because the dump's files are not "
+            "sorted by offset",
+            hint="write a new dump whose files are in offset order",
         )
     filesystem, _ = open_location(dump.uri)
     for part in parts:

@@ -57,7 +57,7 @@ def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]
     # The lost changelogs of an application may be written again, under its own id.
     if request.app == facts.source_app and request.same_cluster and not keeps_id(request, facts):
         yield UsageError(
-            f"{option.APP} {quoted(request.app)} is the application.id of the source",
+            f"{option.APP} {quoted(request.app)} is the source's application.id",
             hint=f"pass the new application.id with {option.APP}",
         )
     if request.start_offsets and keeps_id(request, facts):
@@ -67,7 +67,7 @@ def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]
         )
     if request.partitions is not None and keeps_id(request, facts):
         yield UsageError(
-            f"{option.PARTITIONS}: the internal topics and the offsets of {facts.source_app} have the old number of "
+            f"{option.PARTITIONS}: the internal topics and offsets of {facts.source_app} have the old number of "
             "partitions",
             hint=f"pass another {option.APP}",
         )
@@ -111,8 +111,10 @@ def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
     if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group of {facts.source_app} has members (state {state}), so the application is running",
-            hint="stop all its instances, wait until their sessions have timed out (session.timeout.ms), then run the "
-            "command again",
+            hint=(
+                "stop all instances and wait until their sessions have timed out (session.timeout.ms). Then run the "
+                "command again"
+            ),
         )
 
 
@@ -122,7 +124,7 @@ def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[R
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
             "to continue in its input topics",
-            hint=f"pass {option.NO_OFFSETS} to write only the changelogs and set the offsets of the group yourself",
+            hint=f"pass {option.NO_OFFSETS} to write only the changelogs. Then set the group's offsets yourself",
         )
 
 
@@ -133,7 +135,8 @@ def refuse_open(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
         yield Refused(
             f"a transaction is open in {some(open_logs, _MOST)}",
             hint=(
-                "wait until it has timed out (transaction.timeout.ms), write the dump again, then run the command again"
+                "wait until the transaction has timed out (transaction.timeout.ms). Write the dump again, then run "
+                "the command again"
             ),
         )
 
@@ -143,9 +146,12 @@ def refuse_undrained(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refuse
     if facts.undrained:
         names = [str(key) for key in sorted(facts.undrained)]
         yield Refused(
-            f"{facts.source_app} has not read all records of its internal topics: {some(names, _MOST)}",
-            hint="start it without new input until it has read them. Then stop it, write the dump again, and run "
-            "the command again. If another application has left these topics, delete them",
+            f"{facts.source_app} has not read all records in its internal topics: {some(names, _MOST)}",
+            hint=(
+                "start the application without new input until it has read these records. Then stop it, write the "
+                "dump again, and run the command again. If these topics are leftovers of another application, "
+                "delete them"
+            ),
         )
 
 
@@ -162,19 +168,21 @@ def _refuse_dump(request: SeedRequest, facts: SeedFacts, dump: Dump) -> Iterator
     unknown = sorted(request.accepted - tables - {*facts.unlisted.values()})
     if unknown and request.erased is None and request.same_cluster:
         yield UsageError(
-            f"{option.ACCEPT} {quoted(unknown[0])}: the broker lists the changelog of this store, or the dump does not "
-            "have it",
+            f"{option.ACCEPT} {quoted(unknown[0])}: this option does not apply, because the broker lists this "
+            "store's changelog or the dump does not have it",
             hint=f"omit {option.ACCEPT}",
         )
     for topic, store in sorted(facts.unlisted.items()):
         if store not in request.accepted:
             yield Refused(
                 f"the dump has {topic}, but the broker does not list this topic, so {request.app} would have no "
-                f"changelog of the store {store}",
-                hint=f"grant Describe and DescribeConfigs on {topic}. If the topic was deleted because the application "
-                f"no longer has the store, pass {option.ACCEPT} {quoted(store)}",
+                f"changelog for the store {store}",
+                hint=(
+                    f"grant Describe and DescribeConfigs on {topic}. If the topic was deleted because the "
+                    f"application no longer has this store, pass {option.ACCEPT} {quoted(store)}"
+                ),
             )
-    again = "extend the dump after the application has stopped, then run the command again"
+    again = "stop the application, extend the dump, then run the command again"
     if dump.isolation != _READ_COMMITTED:
         yield Refused("the dump may contain records of aborted transactions", hint=again)
     for topic, on_broker in sorted(facts.source_topics.items()):
@@ -200,9 +208,9 @@ def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: st
     if dumped.log_end != log.end:
         return f"the dump ends at offset {dumped.log_end}, but the log ends at {log.end}"
     if dumped.held_back:
-        return "a transaction was open when kstate read it"
+        return "a transaction was open when kstate read the log"
     if dumped.reading is None:
-        return "the manifest does not contain the time when kstate read it"
+        return "the manifest does not contain the time when kstate read the log"
     return None
 
 
@@ -223,8 +231,8 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Ite
     if facts.target_queues:
         names = [str(key) for key in sorted(facts.target_queues)]
         yield Refused(
-            f"internal topics of {request.app} have records from before: {some(names, _MOST)}. The new application "
-            "would read them as new records",
+            f"internal topics of {request.app} already have records: {some(names, _MOST)}. The new application would "
+            "read them as new records",
             hint="if no application needs these topics, delete them",
         )
     created = lines_by_topic(events, "created")
@@ -273,13 +281,13 @@ def offset_topics(facts: SeedFacts) -> list[str]:
 def unlisted_changelogs(facts: SeedFacts) -> str:
     """Return what the accepted changelogs of the dump mean that the broker does not list."""
     names = some(sorted(facts.unlisted), _MOST)
-    return f"kstate does not seed these changelogs of the dump, because the broker does not list them: {names}"
+    return f"kstate does not seed these changelogs from the dump, because the broker does not list them: {names}"
 
 
 def left_changelogs(request: SeedRequest, facts: SeedFacts) -> str:
     """Return what changelogs on the target mean that the run does not create."""
     names = some(sorted(facts.target_changelogs), _MOST)
-    return f"if stores of {request.app} have these changelogs, Kafka Streams restores the stores from them: {names}"
+    return f"if stores of {request.app} have these changelogs, Kafka Streams restores them from there: {names}"
 
 
 Rule = Callable[[SeedRequest, SeedFacts], Iterable[UsageError | Refused]]

@@ -247,9 +247,9 @@ def refuse_differences(request: SeedRequest, comparison: ComparedTables | Uncomp
                 f"Kafka Streams would restore other rows of the table {table.store} on the target",
                 details=first_lines(list(table.partitions)),
                 hint=(
-                    "create the topic on the target again and mirror all its records. If newer records have "
-                    "replaced others there, start the application for a moment, so that it reads these too. To "
-                    f"accept the differences, {accept}"
+                    "recreate the topic on the target and mirror all its records. If newer records have replaced "
+                    "others there, start the application for a moment, so that it also reads these. To accept the "
+                    f"differences, {accept}"
                 ),
             )
         else:
@@ -265,12 +265,12 @@ def difference_notes(request: SeedRequest, comparison: ComparedTables | Uncompar
     for table in _tables(comparison):
         if table.is_global and table.partitions:
             yield (
-                f"the topic of the global store {table.store} differs on the target, perhaps because the mirror has "
-                f"not sent all records yet: {'; '.join(first_lines(list(table.partitions)))}"
+                f"the topic of the global store {table.store} differs on the target. The mirror may not have sent "
+                f"all records yet: {'; '.join(first_lines(list(table.partitions)))}"
             )
         elif table.partitions and table.store in request.accepted:
             yield (
-                f"{table.store} is accepted although its rows differ on the target: "
+                f"you accept that the rows of {table.store} differ on the target: "
                 f"{'; '.join(first_lines(list(table.partitions)))}"
             )
         if table.uncompared and (table.is_global or table.store in request.accepted):

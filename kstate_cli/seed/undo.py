@@ -76,20 +76,24 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal, plan
             if any(ends.values()):
                 raise Refused(
                     f"{topic} is not the empty topic that the run was about to create",
-                    hint="keep it or delete it yourself",
+                    hint="keep this topic, or delete it yourself",
                 )
         elif created[topic].get("id") != facts.topic_id:
-            raise Refused(f"another program deleted {topic} and created it again", hint="keep it or delete it yourself")
+            raise Refused(
+                f"another program deleted {topic} and created it again", hint="keep this topic, or delete it yourself"
+            )
         elif topic not in verified:
             raise Refused(
                 f"the run has not finished writing {topic}, so kstate does not know where its records end",
-                hint="complete the run with the command that began it, then undo it. If its source has "
-                "changed, delete this topic yourself, then run the command again",
+                hint=(
+                    "complete the run with the command that began it, then undo it. If the run's source has "
+                    "changed, delete this topic yourself, then run the command again"
+                ),
             )
         elif verified[topic].get("ends") != ends:
             raise Refused(
-                f"{topic} has records that the run did not write, because an application has written to it",
-                hint="keep it, because the new application needs it",
+                f"{topic} has records that the run did not write, because an application has written to the topic",
+                hint="keep this topic, because the new application needs it",
             )
     return sorted(existing)
 
@@ -100,7 +104,7 @@ def _refuse_other_cluster(target: Connection, cluster: SeedCluster, planned: Map
     if recorded is not None and recorded != cluster.cluster_id:
         raise Refused(
             f"{target.bootstrap} is the cluster {cluster.cluster_id}, but the run wrote to the cluster {recorded}",
-            hint=f"pass {option.BOOTSTRAP_SERVER} with the cluster of the run",
+            hint=f"pass {option.BOOTSTRAP_SERVER} with the run's cluster",
         )
 
 
@@ -110,9 +114,11 @@ def _refuse_missing(admin: Any, journal: SeedJournal, planned: Mapping[str, Any]
     lost = sorted(journal.topics("created").keys() & set(missing))
     if lost and planned.get("cluster") is None and journal.first("deleting") is None:
         raise Refused(
-            f"this cluster does not have {some(lost, _MOST)}, and the journal does not contain the cluster of the run",
-            hint=f"pass {option.BOOTSTRAP_SERVER} with the cluster of the run. If you have deleted these topics there, "
-            "delete the other topics of the journal yourself too",
+            f"this cluster does not have {some(lost, _MOST)}, and the journal does not record the run's cluster",
+            hint=(
+                f"pass {option.BOOTSTRAP_SERVER} with the run's cluster. If you have deleted these topics there, "
+                "also delete the journal's other topics yourself"
+            ),
         )
 
 
@@ -131,7 +137,7 @@ def _check_group(target: Connection, cluster: SeedCluster, app: str, journal: Se
     if any(expected.get(key) != committed for key, committed in present.items()):
         raise Refused(
             f"the group {app} has offsets that the run did not commit, because the new application was started",
-            hint="keep its topics, because the new application needs them",
+            hint="keep the topics, because the new application needs them",
         )
     return True
 

@@ -39,7 +39,7 @@ _LOGS_AT_ONCE: Final = 32
 _POLL_SECONDS: Final = 0.25
 _FULL_QUEUE_SECONDS: Final = 0.05
 _SENT_AT_ONCE: Final = 1_000
-_AGAIN: Final = "run the same command again. It continues after the committed records"
+_AGAIN: Final = "run the same command again, which continues after the committed records"
 
 Progress = Callable[[int], None]
 """Is called with the number of records that were written or compared."""
@@ -270,7 +270,7 @@ def _failed(cause: Any, app: str) -> RunFailed:
             f"another run with the same {option.APP} has started to write to the changelogs",
             hint="wait until it ends or stop it and run the command again",
         )
-    hint = f"check that the broker runs and has free disk space, then {_AGAIN}"
+    hint = f"check that the broker is up and has free disk space, then {_AGAIN}"
     if denied(cause):
         hint = f"grant Write on the changelogs and on the transactional id {_transactional_id(app)}, then {_AGAIN}"
     return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=hint)

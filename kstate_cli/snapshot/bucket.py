@@ -50,7 +50,7 @@ _CLAIM_MS: Final = 2 * 86_400_000
 """After so long no request of a cleaner is under way: it stops itself after a tenth of that."""
 _REMOVALS: Final = 100
 """After so many removals the age of the claim is checked again."""
-_REMAINS: Final = f"files in the repository that no snapshot needs. A later run with {option.KEEP} deletes them"
+_REMAINS: Final = f"files in the repository that no snapshot needs. A later run with {option.KEEP} deletes these files"
 
 
 class BucketRepository(Repository):
@@ -242,7 +242,7 @@ class BucketRepository(Repository):
             raise
         except RunFailed as error:
             raise RunHalfway(
-                f"kstate does not know whether the store has published snapshot {name}: {error.message}",
+                f"kstate does not know whether the object store has published snapshot {name}: {error.message}",
                 where=self.where,
                 hint="list the snapshots. If this one is missing, run the command again",
             ) from None
@@ -276,7 +276,7 @@ class BucketRepository(Repository):
         if data is None:
             raise _missing(relative)
         if len(data) > most:
-            raise DamagedError(relative, f"it has more than {most:,} bytes, the limit of kstate")
+            raise DamagedError(relative, f"it has more than {most:,} bytes, which is kstate's limit")
         return data
 
     def _if_exists(self, path: str, request: Callable[[], _T | None]) -> _T | None:
@@ -305,7 +305,7 @@ class BucketRepository(Repository):
         # A host may have slept: only the store knows how old the claim is.
         if self._removals % _REMOVALS == 1 and self.clock_ms() - claimed_ms > _CLAIM_MS // 10:
             raise RunFailed(
-                "kstate stopped deleting expired files, because it took too long",
+                "kstate stopped deleting expired files, because this took too long",
                 where=self.where,
                 hint="run the command again in three days to delete the rest. The remaining snapshots are complete",
             )

@@ -272,7 +272,7 @@ def _publish(generation: Generation, repository: Repository) -> str:
     # What a reader will refuse must never be published: names of topologies, for one, may be any text.
     if parse(name, data) != generation:
         raise Refused(
-            "kstate cannot read the snapshot that it prepared, so it has not published it",
+            "kstate cannot read the snapshot that it prepared, so it did not publish this snapshot",
             where=repository.where,
             hint="run the command again with KSTATE_LOG=FILE, then report the problem and attach that file",
         )
@@ -289,7 +289,7 @@ def _publish(generation: Generation, repository: Repository) -> str:
         raise RunFailed(
             f"kstate could not publish the snapshot: {error.strerror}",
             where=str(error.filename or repository.where),
-            hint="fix the cause, then run the command again. kstate copies only the files that are not stored yet",
+            hint="fix the cause, then run the command again. kstate then copies only the files that are not stored yet",
         ) from None
     return name
 

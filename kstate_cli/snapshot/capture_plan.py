@@ -43,7 +43,7 @@ MOST_EARLIER: Final = 32
 _MOST_READ: Final = 512
 """Generations that are read to find those of one host: each is a request to an object store."""
 
-FILES_CHANGED: Final = "its files changed while kstate read them"
+FILES_CHANGED: Final = "its files changed while kstate was reading them"
 
 Facts = Mapping[str, tuple[int, int, int]]
 """Relative path -> inode, size and mtime in ns of each file of a task."""
@@ -186,7 +186,7 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
     store = offsets.store
     if offsets.stale:
         # Up to 4.2 a topic that the topology no longer has is fatal in global/.checkpoint.
-        return "the last run of the application did not open this global store"
+        return "the application's last run did not open this global store"
     if not store.segmented and len(store.databases) != 1:
         # With its offset it would open as an empty store that counts as complete.
         return "its folder contains no database, so its rows are lost"
@@ -200,7 +200,7 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
         return None
     if "column-family" not in offsets.places and "store-file" not in offsets.places:
         # A start of 4.3 was interrupted before it took the lines of .checkpoint into the stores.
-        return "it does not contain its offset (only .checkpoint has it), but other stores of the task do"
+        return "only .checkpoint has its offset, whereas the task's other stores contain theirs"
     return None
 
 
@@ -211,7 +211,7 @@ def _why_not_database(database: Database) -> str | None:
         return f"{logs[0]} contains rows that RocksDB has never flushed"
     if ending(database) is Ending.SILENT:
         # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
-        return "one of its databases has no offset and no status that shows that it was closed"
+        return "one of its databases has neither an offset nor a status that shows that it was closed"
     if not closing_was_one_flush(database):
         return TWO_MOMENTS
     return None

@@ -225,9 +225,10 @@ def choose_copy(
         else:
             # A directory that another host has left over, or a recreated topic: only the user can tell them apart.
             refusal = (
-                f"{named.task.name}/{store.name}: its offset in snapshot {candidate.generation} is higher "
-                f"({offsets_text(candidate.store.offsets)}) than in the newer snapshot {best.generation}, and kstate "
-                f"cannot confirm that both come from the same log. Choose one with {option.GENERATION}"
+                f"{named.task.name}/{store.name}: its offset in snapshot {candidate.generation} "
+                f"({offsets_text(candidate.store.offsets)}) is higher than in the newer snapshot {best.generation}, "
+                "and kstate cannot confirm that both come from the same log. Choose a snapshot with "
+                f"{option.GENERATION}"
             )
             return CopyChoice(best, tuple(warnings), refusal)
     return CopyChoice(best, tuple(warnings), None)

@@ -130,7 +130,7 @@ class CopiedFiles:
             raise Refused(
                 f"{error.path}: {error.why}",
                 where=self._repository.where,
-                hint="move this file away, because it is damaged, then run the command again",
+                hint="this file is damaged. Move it away, then run the command again",
             ) from None
         except OSError as error:
             raise RunFailed(

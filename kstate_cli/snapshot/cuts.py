@@ -62,7 +62,7 @@ _TASK_ATTEMPTS: Final = 8
 _PAUSE_SECONDS: Final = 0.005
 """The pause before the second attempt; each further pause is longer by it."""
 _DESCRIPTORS: Final = "/proc/self/fd"
-CHANGING: Final = "its files changed while kstate read them"
+CHANGING: Final = "its files changed while kstate was reading them"
 
 
 class _MovedError(Exception):
@@ -374,7 +374,7 @@ def _judged(
         reason = why_not(facts, store)
         if offsets.stale:
             # Up to 4.2 a topic that the topology no longer has is fatal in global/.checkpoint.
-            reason = "the last run of the application did not open this global store"
+            reason = "the application's last run did not open this global store"
         if reason is not None:
             return f"{store.name}: {reason}"
         planned.append(_cut_store(cuts.app, task, offsets, earlier))

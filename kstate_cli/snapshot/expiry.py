@@ -78,7 +78,7 @@ class ExpiryObstacle(str, Enum):
     """Why a cleaner deletes nothing, or not all that it could."""
 
     CLEANER = "another process is cleaning the repository"
-    UNREADABLE = "kstate cannot read a snapshot, so it does not know which files that snapshot needs"
+    UNREADABLE = "kstate cannot read a snapshot, so it does not know which files this snapshot needs"
     WRITER = "another snapshot that began earlier is still in progress"
 
 
@@ -124,7 +124,7 @@ class Intent:
         """Raise RunFailed if the intent does not count any more: a cleaner may have deleted what it relies on."""
         if f"{self._token}.begun" not in self._repository.notes(INTENTS):
             raise RunFailed(
-                "the snapshot took too long, so another host may already have deleted files that it needs",
+                "the snapshot took so long that another host may already have deleted files that it needs",
                 where=self._repository.where,
                 hint="run the command again. kstate has not written a snapshot",
             )
@@ -454,7 +454,7 @@ def _unreadable(repository: Repository, folder: str, name: str, error: Exception
     return RunFailed(
         f"kstate cannot read {folder}/{printable(name)}.json: {error}",
         where=repository.where,
-        hint="wait until no other host writes to the repository, then move the file away",
+        hint="wait until no other host writes to the repository, then move this file away",
     )
 
 

@@ -99,7 +99,8 @@ class FolderRepository(Repository):
                 raise self._denied(error, os.W_OK) from None
             if error.errno in _NO_LINKS:
                 raise Refused(
-                    f"the file system of {self.path} does not support hard links, which kstate needs to publish files",
+                    f"the file system of {self.path} does not support hard links, but kstate needs them to publish "
+                    "files",
                     hint="pass a folder on another file system. You can copy the repository from there afterwards",
                 ) from None
             raise
@@ -390,7 +391,7 @@ class FolderRepository(Repository):
             # Of a file that is too large nothing is read; one that grows meanwhile shows one byte too many.
             data = b"" if size > most else file.read(most + 1)
         if size > most or len(data) > most:
-            raise DamagedError(relative, f"it has {size:,} bytes, but the limit of kstate is {most:,}")
+            raise DamagedError(relative, f"it has {size:,} bytes, but kstate's limit is {most:,}")
         return data
 
     def _open(self, relative: str) -> int:

@@ -161,7 +161,7 @@ def parse(name: str, data: bytes) -> Generation:
         raise MalformedBytesError("its content does not match its name, so it was damaged or renamed")
     # Counted in the bytes, before the parser makes an object of each value: 512 MiB of "[]," would fill the memory.
     if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values, the limit of kstate")
+        raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values, which is kstate's limit")
     document = parse_json(data)
     members = _object(document, "the generation")
     version = members.get("format")
@@ -176,7 +176,7 @@ def parse(name: str, data: bytes) -> Generation:
     if not name.startswith(f"{begins}-"):
         # Readers take the newest by its name: a renamed file must not become the newest one.
         raise MalformedBytesError(
-            f"the time in its name differs from that in its content ({begins}), so it was renamed"
+            f"the time in its name differs from that in its content ({begins}), so the file was renamed"
         )
     return generation
 
@@ -247,7 +247,7 @@ def _require_offsets(store: StoredStore, database: StoredDatabase, home: Offsets
     # Up to 4.2 a release cannot open a database with the column family.
     _require(
         home is not OffsetsHome.FILES,
-        f"{store.name}: the store contains offsets, but its release keeps them in files",
+        f"{store.name}: the store contains offsets, but its release keeps offsets in files",
     )
     for key, offset in store.offsets.items():
         lower = database.offsets.offsets.get(key, offset) < offset
@@ -312,7 +312,9 @@ def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:
         # Only names that Streams parses as segments of this store: they have no path parts.
         _require(segment_start(store, _text(folder)) is not None, f"{folder!r} is not a segment of {store}")
     files = tuple(_file(file) for file in _list(members["files"]))
-    _require(len(files) <= _MOST_FILES, f"{store}: a database has more than {_MOST_FILES:,} files, the limit of kstate")
+    _require(
+        len(files) <= _MOST_FILES, f"{store}: a database has more than {_MOST_FILES:,} files, which is kstate's limit"
+    )
     _refuse_twice([file.name for file in files], "file")
     families = {
         _text(family): tuple(_text(name) for name in _list(names))

@@ -139,9 +139,9 @@ def plan_restore(
     for name in selected:
         if layout[name].task.home is not home:
             outcomes.refusals.append(
-                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different "
-                f"place than that of the newest snapshot. Select one snapshot with {option.GENERATION} or tasks of "
-                f"the same release with {option.TASK}"
+                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in another place "
+                f"than the newest snapshot's release. Select one snapshot with {option.GENERATION} or tasks of the "
+                f"same release with {option.TASK}"
             )
             continue
         moved = _moved(layout[name].task, owners)
@@ -152,7 +152,7 @@ def plan_restore(
     if outcomes.stores and existing is not None and _other_home(existing, home):
         place = _place_of_offsets(home)
         outcomes.refusals.append(
-            f"the snapshot keeps offsets {place}, but {app} does not. Migrate the directory first or move it away"
+            f"the snapshot keeps offsets {place}, but {app} does not. First migrate the directory, or move it away"
         )
     if outcomes.refusals:
         raise Refused(
@@ -194,8 +194,8 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"the changelogs keep tombstones for {span_text(outcomes.retention_ms)}{unless}"],
         hint=(
-            "restore from a dump of the changelogs or start the application without a directory. If it writes no "
-            f"tombstones, or you accept that old keys reappear, pass {option.ACCEPT_RESURRECTED}"
+            "restore from a dump of the changelogs, or start the application without a directory. If the "
+            f"application writes no tombstones or you accept that old keys reappear, pass {option.ACCEPT_RESURRECTED}"
         ),
     )
 
@@ -241,8 +241,8 @@ def _moved(task: StoredTask, owners: Mapping[TopicPartition, str]) -> str | None
         for key in store.offsets:
             if owners.get(key, task.name) != task.name:
                 return (
-                    f"{task.name}/{store.name}: in the directory, {key} belongs to task {owners[key]}, so the topology "
-                    "has changed since the snapshot"
+                    f"{task.name}/{store.name}: in the directory, {key} belongs to task {owners[key]}, so the "
+                    "topology has changed since the snapshot"
                 )
     return None
 
@@ -285,15 +285,15 @@ def _plan_task(
             outcomes.refusals.append(choice.refusal)
         if _stands_in_the_way(present.get(store.name), options):
             outcomes.refusals.append(
-                f"{task.name}/{store.name} exists, but Kafka Streams may not accept its rows at startup. To "
-                f"replace it with the store of the snapshot, pass {option.REBUILD}"
+                f"{task.name}/{store.name} exists, but Kafka Streams may not accept its rows at startup. To replace "
+                f"the store with the snapshot's, pass {option.REBUILD}"
             )
             continue
         why = _why_not_of_log(task, candidate.store, options)
         if why is not None:
             # The store counts as chosen all the same: that the task lacks it is no second reason.
             outcomes.refusals.append(
-                f"{task.name}/{store.name}: {why}. Restore the store from a dump or start the application without a "
+                f"{task.name}/{store.name}: {why}. Restore the store from a dump, or start the application without a "
                 "directory"
             )
             chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
@@ -388,11 +388,11 @@ def _judge_rest(
     if resolved.unclean and staying:
         outcomes.refusals.append(
             f"{task.name}: it was not closed cleanly ({resolved.unclean[0]}), and kstate would not replace "
-            f"{', '.join(staying)}. Under exactly-once, Kafka Streams would wipe the whole task at startup. Wipe the "
-            "task first, then restore it completely"
+            f"{', '.join(staying)}. Under exactly-once, Kafka Streams would wipe the whole task at startup. First "
+            "wipe the task, then restore it completely"
         )
     if task.home is OffsetsHome.COLUMN_FAMILY and resolved.task.checkpoint is not None:
         outcomes.refusals.append(
-            f"{task.name}: it has a .checkpoint file, and at startup, Kafka Streams would replace the offsets in its "
-            "stores with the offsets in that file. Migrate the directory first"
+            f"{task.name}: it has a .checkpoint file. At startup, Kafka Streams would replace the offsets in the "
+            "stores with the offsets in this file. First migrate the directory"
         )

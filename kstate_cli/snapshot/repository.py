@@ -281,7 +281,7 @@ def note_bytes(document: Mapping[str, Any]) -> bytes:
 def too_many(where: str, most: int) -> Refused:
     """Return the error for a place whose names would fill the memory."""
     return Refused(
-        f"{where} contains more than {most:,} files, which is more than a repository of snapshots has",
+        f"{where} contains more than {most:,} files, so it cannot be only a snapshot repository",
         hint="check which program writes these files",
     )
 

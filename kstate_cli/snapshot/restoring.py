@@ -155,7 +155,7 @@ def read_generations(
             continue
         if content.created_ms > clock.now_ms() + MOST_AHEAD_MS:
             damaged.append(
-                f"{generation_path(candidate)}: its time is in the future, because the clock of its host was wrong"
+                f"{generation_path(candidate)}: its time is in the future, because its host's clock was wrong"
             )
         elif content.application == application:
             generations.append(NamedGeneration(candidate, content))
@@ -277,7 +277,7 @@ class SnapshotFiles:
             except DamagedError as error:
                 self._stop(pool)
                 raise Refused(
-                    f"the snapshot is damaged, because kstate cannot use {error.path}: {error.why}",
+                    f"the snapshot is damaged: kstate cannot use {error.path}: {error.why}",
                     where=self._repository.where,
                     hint=_DAMAGED_HINT,
                 ) from None

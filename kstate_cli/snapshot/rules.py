@@ -82,7 +82,7 @@ def families_are_one_prefix(_facts: CutFacts, store: Store) -> str | None:
     return None
 
 
-TWO_MOMENTS: Final = "its OPTIONS do not contain atomic_flush=true, so its rows and its offset may not match"
+TWO_MOMENTS: Final = "its OPTIONS file lacks atomic_flush=true, so its rows and offset may not match"
 
 
 def _flushes_all_families(database: Database) -> bool:
@@ -131,12 +131,12 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
         if end is None:
             return "under exactly-once, its files do not show whether its rows are committed (releases up to 4.2)"
         if end is Ending.OPEN:
-            return "its status is open, so under exactly-once, it may contain uncommitted rows"
+            return "its status is open, so it may contain uncommitted rows under exactly-once"
         if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
             # As for a closed directory: a run that was killed may have left the -4 of the start.
             return "its offset is unknown (-4), although it contains rows"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
-            return "one of its databases has no offset and no status that shows that it was closed"
+            return "one of its databases has neither an offset nor a status that shows that it was closed"
     return None
 
 
@@ -151,7 +151,7 @@ def replay_gives_the_same(_facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         closed = ending(database) is Ending.CLOSED and not database.flushed_since_opened
         if not database.empty and not closed:
-            return "its rows may be ahead of its offset, and replaying records would change a versioned store"
+            return "its rows may be ahead of its offset, and replayed records would change a versioned store"
     return None
 
 
@@ -165,7 +165,9 @@ def offset_is_of_the_cut(facts: CutFacts, store: Store) -> str | None:
             return "it contains its offset, but its task also has a .checkpoint file with offsets"
         return None
     if facts.task.has_offsets_family and store.databases:
-        return "it does not contain its offset yet, unlike other stores of its task, so the application is starting"
+        return (
+            "unlike its task's other stores, it does not contain its offset yet, so the application is still starting"
+        )
     if facts.task.checkpoint is None or facts.task.checkpoint.content is None:
         return "its task does not have a readable .checkpoint file yet"
     return None
@@ -198,12 +200,12 @@ RULES = (
 
 
 NO_BOUND: Final = (
-    f"a segment was never flushed, and without {option.BOOTSTRAP_SERVER}, kstate does not know where its records begin"
+    f"a segment was never flushed. Without {option.BOOTSTRAP_SERVER}, kstate does not know where its records begin"
 )
 NEVER_FLUSHED: Final = (
-    f"none of its segments was ever flushed, and without {option.BOOTSTRAP_SERVER}, kstate does not know its offset"
+    f"none of its segments was ever flushed. Without {option.BOOTSTRAP_SERVER}, kstate does not know its offset"
 )
-NO_TIMES: Final = "a segment was never flushed, and the names of the segments do not show which records belong to it"
+NO_TIMES: Final = "a segment was never flushed, and the segment names do not show which records belong to it"
 NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
 STATED_UNKNOWN: Final = "one of its databases records that its offset is unknown (-4)"
 

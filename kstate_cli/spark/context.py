@@ -162,7 +162,7 @@ def spark_context(
             raise
         if survivors:
             raise RunFailed(
-                _lives_on(survivors), hint="check what those processes wait for, then run the command again"
+                _lives_on(survivors), hint="check what these processes are waiting for, then run the command again"
             )
 
 
@@ -323,8 +323,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(
             f"kstate cannot import PySpark: {error}",
-            hint=f"pass {option.ENGINE} local, which does not need Spark. Or install kstate again, with its "
-            "dependencies",
+            hint=f"pass {option.ENGINE} local, which does not need Spark. Or reinstall kstate with its dependencies",
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]

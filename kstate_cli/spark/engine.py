@@ -76,7 +76,7 @@ def choose_engine(choice: EngineOption, settings: SparkSettings) -> EngineChoice
     if settings.master is not None:
         return EngineChoice(Engine.spark, f"a Spark master is configured: {settings.master}", is_automatic=True)
     if settings.conf:
-        return EngineChoice(Engine.spark, f"a setting of Spark is configured: {min(settings.conf)}", is_automatic=True)
+        return EngineChoice(Engine.spark, f"a Spark setting is configured: {min(settings.conf)}", is_automatic=True)
     if under_spark_submit():
         return EngineChoice(Engine.spark, "spark-submit started kstate", is_automatic=True)
     return EngineChoice(Engine.local, "no Spark master is configured", is_automatic=True)
@@ -149,7 +149,7 @@ def check_java() -> None:
     if java is None and home:
         raise Refused(f"Spark needs Java, but JAVA_HOME is {home}, which has no bin/java", hint=hint)
     if java is None:
-        raise Refused("Spark needs Java, but it is not on the PATH", hint=hint)
+        raise Refused("Spark needs Java, but java is not on the PATH", hint=hint)
     try:
         # The version is read from a file if possible: starting a JVM takes far longer, and every restoration with Spark
         # comes here.

@@ -159,7 +159,7 @@ def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
     # Settings in these files may change the command. And a folder in the class path makes a class-data archive invalid.
     if os.path.isdir(folder) and os.listdir(folder):
-        raise NotKept(f"Spark has custom settings in {folder}, but an archive can only contain jars, and no folder")
+        raise NotKept(f"Spark has custom settings in {folder}, but an archive can contain only jars, not a folder")
     if os.environ.get("PYSPARK_SUBMIT_ARGS"):
         raise NotKept("PYSPARK_SUBMIT_ARGS has arguments for Spark's launcher")
     variables = {
@@ -202,7 +202,7 @@ def of_java(java: str | None) -> dict[str, Any]:
         raise NotKept(f"{path} is not part of a complete Java installation. Set JAVA_HOME to one") from None
     version = RELEASE.search(release)
     if version is None or int(version[1]) < JAVA:
-        raise NotKept(f"only Java {JAVA} or later makes archives, but {path} is older")
+        raise NotKept(f"creating an archive needs Java {JAVA} or later, but {path} is older")
     return {"path": str(path), "files": files, "release": release}
 
 
@@ -248,5 +248,5 @@ def _of_others(path: Path, status: os.stat_result, *, sticky: bool) -> str | Non
     if status.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to uid {status.st_uid}"
     if status.st_mode & _OTHERS_MAY_WRITE and not sticky:
-        return f"others may write to {path} (mode {stat.S_IMODE(status.st_mode):04o})"
+        return f"other users may write to {path} (mode {stat.S_IMODE(status.st_mode):04o})"
     return None

@@ -75,7 +75,7 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
     except NotKept as error:
         raise Refused(
             f"kstate cannot create an archive that speeds up the start of this Spark: {error}",
-            hint="do nothing, because Spark starts without an archive",
+            hint="you do not have to do anything, because Spark also starts without an archive",
         ) from None
     folder = _made_folder(for_all=for_all)
     # Creating an archive takes long. A second process waits, and then uses the archive of the first one.
@@ -116,7 +116,7 @@ def _made_folder(*, for_all: bool) -> Path:
     folder = Path(os.path.realpath(folder))
     why = why_not_safe(folder)
     if why is None and ":" in str(folder):
-        why = "the JVM treats a colon in a path as its end"
+        why = "the JVM treats a colon as the end of a path"
     if why is not None:
         raise Refused(
             f"kstate would not use an archive in {folder}: {why}",
@@ -139,7 +139,8 @@ def _alone(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise InUse(
-                        f"another process is creating an archive in {folder}", hint="check what it waits for"
+                        f"another process is creating an archive in {folder}",
+                        hint="check what that process is waiting for",
                     ) from None
                 time.sleep(0.1)
         yield
@@ -201,7 +202,7 @@ def _launcher_command(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
             raise RunFailed(
                 "Spark's launcher has started a program that kstate does not know",
                 details=words[:1],
-                hint="do nothing, because Spark starts without an archive",
+                hint="you do not have to do anything, because Spark also starts without an archive",
             )
         # Words after the main class are settings, and each run has its own. The option that writes ``classes`` belongs
         # to this start only.
@@ -260,7 +261,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             raise RunFailed(
                 f"the JVM has not created an archive: it ended with status {status}",
                 details=[line.strip() for line in lines if line.strip()][-_OUTPUT_LINES:],
-                hint="do nothing, because Spark starts without an archive",
+                hint="you do not have to do anything, because Spark also starts without an archive",
             )
 
 

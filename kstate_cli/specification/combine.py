@@ -65,7 +65,7 @@ def merge(
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
             (f"{file_name} describes application {in_file.application}, but the directory belongs to {app.app_id}"),
-            hint="pass the right file or correct 'application' in it",
+            hint="pass the right file, or correct 'application' in this one",
         )
     inferred = Inference(SpecDraft(None, ()), {}, ())
     if app is not None:
@@ -137,8 +137,8 @@ def _refuse_uneven(in_file: SpecDraft, stores: Sequence[StoreDraft], file_name: 
             raise Refused(
                 (
                     f"{file_name} has partitions = {number} for store {other}, but partitions = {count} for store "
-                    f"{store.name}. Both are in sub-topology {store.subtopology}, so each of its tasks has both "
-                    "stores"
+                    f"{store.name}. Both stores are in sub-topology {store.subtopology}, so they must have the same "
+                    "number"
                 ),
                 hint=f"correct partitions or subtopology of {table_of(other)} or {table_of(store.name)} in the file",
             )
@@ -234,8 +234,8 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
         if retention is not None:
             by_retention = f" (retention_ms = {retention})"
         yield (
-            f"{file_name} specifies segments of {interval} ms{by_retention}, but segments in the directory, or their "
-            "rows, do not match"
+            f"{file_name} specifies segments of {interval} ms{by_retention}, but the directory's segments or their "
+            "rows do not match"
         )
 
 
@@ -244,5 +244,5 @@ def _refuse_any(name: str, contradictions: Iterator[str]) -> None:
     for contradiction in contradictions:
         raise Refused(
             f"store {name}: {contradiction}",
-            hint=f"correct {table_of(name)} in the file or pass the directory and the topology that belong to it",
+            hint=f"correct {table_of(name)} in the file, or pass the matching directory and topology",
         )

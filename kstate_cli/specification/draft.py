@@ -134,7 +134,8 @@ class StoreDraft:
         required = {"kind": "kstate cannot determine the kind of the store"}
         if self.is_global:
             required["source"] = (
-                "set 'table' for a globalTable or 'processor' for addGlobalStore, whose processor may transform records"
+                "set 'table' for a globalTable, or 'processor' for addGlobalStore, whose processor may transform "
+                "records"
             )
             required["changelog"] = "kstate cannot determine the topic of the global store"
         elif self.logged is not False:
@@ -145,7 +146,7 @@ class StoreDraft:
         # An index row that is missing or superfluous makes lookups by key miss rows, silently
         # (KIP-825).
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
-            required["indexed"] = "set true for sliding windows and false for other windows"
+            required["indexed"] = "set true for sliding windows, false for other windows"
         questions = {name: Question(why) for name, why in required.items() if self.get(name) is None}
         # A question of a source replaces the general one, since it lists the likely answers.
         questions |= self._open()

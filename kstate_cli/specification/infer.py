@@ -161,7 +161,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     possible = frozenset(name for name in spec_kinds() - {IN_MEMORY} if is_segmented(name) is segmented)
     if certain:
         answers.ask(
-            "kind", f"the tasks have different kinds of the store: {' and '.join(sorted(certain))}", *sorted(certain)
+            "kind", f"the store has different kinds in its tasks: {' and '.join(sorted(certain))}", *sorted(certain)
         )
         return None, frozenset(certain)
     # No task is certain. A kind that is inferred from rows comes before "ambiguous", which says least.
@@ -172,7 +172,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     answers.ask("kind", f"the kind is uncertain, because kstate inferred it from {unsure.inferred_from}", *likely)
     # A grace buffer has segment 0 only, so it has no retention to ask for.
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.ask("retention_ms", "kstate derives the retention from the rows after you specify the kind")
+        answers.ask("retention_ms", "after you have specified the kind, kstate derives the retention from the rows")
     return None, possible
 
 
@@ -191,7 +191,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
         numbers = sorted(number for _, number in parts)
         answers.ask(
             "subtopology",
-            "tasks of several sub-topologies contain the store, but only one sub-topology is current",
+            "tasks of several sub-topologies contain the store, but only one of these is current",
             *numbers,
         )
         return
@@ -397,7 +397,7 @@ def _source_topic(name: str, in_tasks: Sequence[TopicOwners], possible: frozense
         if is_global:
             topic = replace(topic, source=None)
         return topic
-    why = "several topics in .checkpoint may be the changelog of the store, or the store has none"
+    why = "several topics in .checkpoint may be the store's changelog, or it has none"
     return Topic(question=Question(why, tuple(sorted(possible))))
 
 
@@ -405,10 +405,10 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     """Return that a store has no changelog if a logged store would have an offset here, else a question."""
     # All tasks must agree: one that was killed has no line although the store is logged.
     if all(_would_have_line(task, store) for task, store in places):
-        return Topic(unlogged=True, why=".checkpoint, which lists each logged store, has no line for the store")
+        return Topic(unlogged=True, why=".checkpoint lists every logged store, but not this one")
     if all(_would_have_offset(store) for _, store in places):
         return Topic(unlogged=True, why="the store has no offset, although it was closed cleanly")
-    why = "the store has no offset and was not closed cleanly or is empty"
+    why = "the store has no offset. It was not closed cleanly, or it is empty"
     return Topic(field="logged", question=Question(why, (True, False)))
 
 

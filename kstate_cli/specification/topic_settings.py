@@ -209,8 +209,8 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
     return (
-        f"{FROM} contains the store, and the tasks of sub-topology {store.subtopology} in this directory have the "
-        "other stores of the sub-topology on disk"
+        f"{FROM} contains the store, and in this directory, the tasks of sub-topology {store.subtopology} have its "
+        "other stores on disk"
     )
 
 
@@ -257,8 +257,8 @@ def doubt_of(store: StoreDraft) -> str | None:
     if usual:
         without = f". Without a custom interval, the retention of such segments would be {usual} ms"
     return (
-        f"{store.name}: retention_ms = {retention} comes from the changelog of the store. This value is correct if "
-        f"the code sets a custom segment interval of {interval} ms for the store{without}"
+        f"{store.name}: retention_ms = {retention} comes from the store's changelog. This value is correct if the "
+        f"code sets a custom segment interval of {interval} ms for the store{without}"
     )
 
 

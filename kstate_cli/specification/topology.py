@@ -228,9 +228,9 @@ def _in_order(node: Node) -> Node:
 
 
 _HINT: Final = (
-    "write the output of System.out.println(topology.describe()) to it, for all named topologies if there are "
-    "any. If the broker keeps the topology, the output of kafka-streams-groups.sh --describe --topology of "
-    "4.4 also works"
+    "write the output of System.out.println(topology.describe()) to this file, including all named topologies. If "
+    "the broker keeps the topology, you can also use the output of kafka-streams-groups.sh --describe --topology of "
+    "4.4"
 )
 
 

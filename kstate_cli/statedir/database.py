@@ -273,7 +273,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
         return Problem(
             ProblemCode.NOT_OPENED_HERE,
             place,
-            f"the RocksDB version of kstate cannot open the database: {error}",
+            f"kstate's RocksDB version cannot open the database: {error}",
             rule,
         )
     elif error.code is RocksCode.OTHER_FOLDERS:

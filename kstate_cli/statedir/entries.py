@@ -122,7 +122,7 @@ def read_entries(task: str, path: Path) -> TaskEntries | None:
 def changes_too_fast(place: str) -> InUse:
     """Return the error for a task or database that a running application changed during every attempt to read it."""
     return InUse(
-        f"{place} changes too fast for kstate to read it", hint="run the command again or stop the application"
+        f"{place} changes too fast for kstate to read it", hint="run the command again, or stop the application first"
     )
 
 
@@ -189,7 +189,10 @@ def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
             entries.stores = [*others, *(filled or twins[:1])]
             continue
         entries.stores = others
-        rule = "the application uses only one of them, and kstate cannot determine which one. Move the other one away"
+        rule = (
+            "the application uses only one of the two stores, and kstate cannot determine which one. Move the "
+            "obsolete one away"
+        )
         entries.problems += [
             Problem(ProblemCode.TWO_LAYOUTS, place, "this is one of two stores with the same name in the task", rule)
             for place in both_places("/".join(task.names), name)
@@ -237,8 +240,8 @@ def _may_be_store(entry: Path) -> bool:
 
 def _ignorable(place: Place) -> Problem:
     rule = (
-        "Streams ignores the entry, but does not treat a task directory with such an entry as empty. kstate "
-        "keeps the entry when it changes the directory"
+        "Streams ignores the entry, but does not treat a task directory with such an entry as empty. kstate keeps "
+        "the entry when it changes the directory"
     )
     return Problem(ProblemCode.FOREIGN, place, "Streams did not create this entry", rule)
 
@@ -248,12 +251,12 @@ def _illegal(place: Place) -> Problem:
         ProblemCode.ILLEGAL_NAME,
         place,
         "the name is not a legal store name",
-        "a store name consists of letters, digits, dots, underscores and dashes and has at most 249 characters",
+        "a store name has at most 249 characters: letters, digits, dots, underscores and dashes",
     )
 
 
 def _no_segment(place: Place, rule: str) -> Problem:
-    return Problem(ProblemCode.NO_SEGMENT, place, "the name is not that of a segment", rule)
+    return Problem(ProblemCode.NO_SEGMENT, place, "the name is not a segment name", rule)
 
 
 def symbolic_link(place: Place, rule: str) -> Problem:
@@ -300,7 +303,7 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
         entries.stores.append(StoreFolder(name, path, segmented=True))
     elif (path.parent / position_file(name)).exists():
         rule = (
-            "a store with a Position belongs to Streams, and 4.3 fails to start if the store contains an entry that "
+            "a store with a Position belongs to Streams. 4.3 fails to start if such a store contains an entry that "
             "is not a segment"
         )
         entries.problems.append(_no_segment(place / children[0], rule))

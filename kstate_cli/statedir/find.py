@@ -43,7 +43,7 @@ def find_application(path: Path) -> Path:
             hint = f"pass the application directory: {absolute.parent}"
         # A command on a part would lock another file than the lock of the application.
         raise UsageError(
-            f"{absolute} is a part of an application directory or of a backup of kstate, not an application directory",
+            f"{absolute} is only a part of an application directory or of a backup of kstate",
             hint=hint,
         )
     # Checked before the directories in it, because a task in an application may look like an application too.
@@ -72,7 +72,7 @@ def _refuse_path(path: Path) -> None:
     # Checked before exists(), which follows links: a link without a target is a link too.
     if path.is_symlink():
         raise Refused(
-            f"{path} is a symbolic link", hint=f"pass the directory that it points to: {os.path.realpath(path)}"
+            f"{path} is a symbolic link", hint=f"pass the directory that the link points to: {os.path.realpath(path)}"
         )
     if not path.exists():
         raise UsageError(f"{path} does not exist", hint=f"{_similar_folder(path)}{_GIVE_APPLICATION}")

@@ -158,7 +158,7 @@ class Store:
         remarks = [problem.reasoned for problem in harmless]
         if not self.position_is_readable and self.position_file is not None:
             where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
-            remarks.append(f"{where}: {self.position_file.why}, so kstate does not know the Position of the store")
+            remarks.append(f"{where}: {self.position_file.why}, so kstate does not know the store's Position")
         return tuple(remarks)
 
     @property

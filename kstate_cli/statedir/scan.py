@@ -38,8 +38,8 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.01
 """The pause before the second attempt to read a database. Each further pause is this much longer."""
 _LATER = (
-    "the running application is creating or dropping the database. After you have stopped the application, check "
-    "shows the kind of the store"
+    "the running application is creating or dropping the database. After you have stopped the application, `kstate "
+    "check` shows the store's kind"
 )
 
 

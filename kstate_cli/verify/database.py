@@ -103,7 +103,7 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
             if not job.path.exists():
                 return DatabaseReport(
                     dropped=True,
-                    remarks=(f"{job.place.text}: the application dropped this database while kstate read it",),
+                    remarks=(f"{job.place.text}: the application dropped this database while kstate was reading it",),
                 )
         except OSError as error:
             if not cannot_be_read(error):

@@ -63,7 +63,7 @@ def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
         if not entry.regular:
             if not entry.own and not is_special(entry.status.st_mode):
                 continue
-            text = f"this is {kind_of(entry.status.st_mode)}, and not a regular file"
+            text = f"this is {kind_of(entry.status.st_mode)}, not a regular file"
             findings.append(VerifyFinding(NOT_UNDERSTOOD, where, text))
         elif entry.too_large is not None:
             findings.append(VerifyFinding(NOT_UNDERSTOOD, where, entry.too_large.why))
@@ -122,7 +122,7 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
         return (
             None,
             [],
-            [f"{place.text} has no OPTIONS file. RocksDB can open this database, but kstate does not change it"],
+            [(f"{place.text} has no OPTIONS file. RocksDB can open this database, but kstate does not change it")],
         )
     where = place / newest.name
     try:

@@ -34,26 +34,26 @@ class VerifyCode(Code):
     """What to do if nothing is damaged and this code remains."""
 
 
-_SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when it needs a row of the block ({page})"
+_SILENT_ROCKSDB: Final = "RocksDB reads a block and its checksum only when it needs a row in the block ({page})"
 _REBUILD: Final = (
     (
-        "to restore the store again: "
+        "to restore the store from a dump: "
         f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE', option.REBUILD)}"
     ),
     (
         "to let the application restore the store when it starts: "
         f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
     ),
-    "check the disk before you use it again, because it changed the contents of a file",
+    "check the disk before you use it again, because it has changed the contents of a file",
 )
 _CHECK: Final = f"to predict the next start of the application: {command('check', 'APP', option.FOR, 'RELEASE')}"
 
 CORRUPT: Final = VerifyCode(
     "corrupt",
-    "The contents of a file are damaged: a checksum, a size, the order of keys or a count is wrong",
+    "A file's contents are damaged: a checksum, a size, the order of keys or a count is wrong",
     level=VerifyLevel.DAMAGE,
     more=(
-        "Streams does not notice the damage until it reads the block. Then the query or the whole stream thread fails."
+        "Streams does not notice the damage until it reads the block. The query or the whole stream thread then fails."
     ),
     log=(log.CHECKSUM,),
     source=_SILENT_ROCKSDB,
@@ -66,7 +66,7 @@ TRUNCATED: Final = VerifyCode(
     level=VerifyLevel.DAMAGE,
     more="The disk was full, a copy was incomplete, or the host lost power.",
     log=(log.STORE_NOT_OPENED, log.OTHER_SIZE),
-    source="RocksDB does not open a database if the size of an SST differs from the size in its MANIFEST ({page})",
+    source="RocksDB does not open a database if an SST's size differs from the MANIFEST ({page})",
     page="rocksdb.md",
     do=_REBUILD,
 )
@@ -75,8 +75,8 @@ MISSING: Final = VerifyCode(
     "A file is missing, although another file refers to it",
     level=VerifyLevel.DAMAGE,
     more=(
-        "If the database is a whole store, startup fails. If it is a segment, releases up to 4.2 silently open the "
-        "store without this segment."
+        "If the database is a whole store, startup fails. If the database is a segment, releases up to 4.2 silently "
+        "open the store without it."
     ),
     log=(log.STORE_NOT_OPENED, log.NOT_FOUND),
     source="RocksDB does not open a database without the files in its MANIFEST ({page})",
@@ -85,15 +85,15 @@ MISSING: Final = VerifyCode(
 )
 UNDECODABLE: Final = VerifyCode(
     "undecodable",
-    "RocksDB can read the row, but a store of this kind does not write such a key or value",
+    "RocksDB can read a row that a store of this kind would never write",
     level=VerifyLevel.DAMAGE,
     more="Another program wrote the row, a custom store has the same name, or kstate inferred the wrong kind.",
     log=SILENT,
-    source="the kind of a store determines the format of its rows ({page})",
+    source="a store's kind determines the format of its rows ({page})",
     page="stores.md",
     do=(
         (
-            "if ls marks the kind of the store with ?, specify it in kstate.toml and read the rows with it: "
+            "if ls marks the store's kind with ?, specify the kind in kstate.toml and read the rows with it: "
             f"{command('query', 'raw-scan', 'APP', 'STORE', option.SPEC, 'kstate.toml')}"
         ),
         *_REBUILD[:2],
@@ -101,34 +101,37 @@ UNDECODABLE: Final = VerifyCode(
 )
 TOO_NEW: Final = VerifyCode(
     "too-new",
-    "A version of RocksDB that this kstate does not support wrote the file",
+    "The file was written by a RocksDB version that kstate does not support",
     level=VerifyLevel.UNKNOWN,
     more="The file may be correct, but kstate cannot check it.",
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION),
-    source="each version of RocksDB reads SST formats up to a certain one ({page})",
+    source="each RocksDB version reads SST formats up to a certain number ({page})",
     page="rocksdb.md#sst-formats",
     do=("verify the store with a version of kstate that supports the release that wrote it", _CHECK),
-    advice="use a newer version of kstate, which may support the format",
+    advice="use a newer version of kstate, which may support this format",
 )
 UNREADABLE: Final = VerifyCode(
     "unreadable",
-    "This user does not have the permission to read the file, or the disk returned an error",
+    "This user may not read the file, or the disk reported an error",
     level=VerifyLevel.UNKNOWN,
-    more="kstate does not know its contents and has found no damage. Do not wipe the store for this reason.",
-    do=(CHECK_THE_DISK, "run verify as the user of the application"),
-    advice="run the command as the user of the application",
+    more=(
+        "kstate could not check the file's contents, which may be intact. Do not wipe the store because of this "
+        "finding."
+    ),
+    do=(CHECK_THE_DISK, "run `kstate verify` as the application's user"),
+    advice="run the command as the application's user",
 )
 NOT_UNDERSTOOD: Final = VerifyCode(
     "not-understood",
     "The directory contains an entry that Streams never writes or a setting that kstate does not support",
     level=VerifyLevel.UNKNOWN,
-    more="Examples are a link, a folder and a custom comparator. kstate does not know what they mean for the rows.",
+    more="Examples are a link, a folder and a custom comparator. kstate does not know how they affect the rows.",
     do=(f"to see which stores exist: {command('ls', 'APP')}", _CHECK),
     advice="do not change stores that kstate does not recognize",
 )
 NO_SSTS: Final = VerifyCode(
     "no-ssts",
-    "The directory of the database contains no SST of a column family",
+    "A column family has no SST in the database's directory",
     level=VerifyLevel.UNKNOWN,
     more=(
         "The SSTs were removed, or the application stores them in other folders. RocksDB does not record such "
@@ -147,11 +150,11 @@ NO_SSTS: Final = VerifyCode(
 )
 IN_USE: Final = VerifyCode(
     "in-use",
-    "A running application changed the store faster than kstate could read it",
+    "The running application changed the store faster than kstate could read it",
     level=VerifyLevel.UNKNOWN,
     more="kstate does not know whether the store is damaged.",
-    do=("run the command again when the application is less busy or stop it first",),
-    advice="run the command again or stop the application first",
+    do=("run the command again when the application is less busy, or stop the application first",),
+    advice="run the command again, or stop the application first",
 )
 
 VERIFY_CODES: Final[dict[str, VerifyCode]] = {

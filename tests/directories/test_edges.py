@@ -664,7 +664,7 @@ def test_a_read_only_file_system_is_refused_as_that(app: Path, tmp_path: Path) -
         for command in (("undo",), ("clean",), ("migrate", "--to", "4.3"), ("wipe", "--all")):
             messages = kstate(command[0], copy, *command[1:], status=4).err
             assert "mounted read-only" in messages, command
-            assert "user of the application" not in messages
+            assert "application's user" not in messages
 
 
 @pytest.mark.parametrize("place", ["APP", "a task", ".kstate"])

@@ -33,7 +33,7 @@ def test_a_task_with_a_lock_file_is_no_application(locked: list[str], removed: t
         (app / name / LOCK).touch()
     assert _stores(app) == _stores(app.parent) == before > 0
     result = kstate_here("ls", app / "0_0", status=2)
-    assert "is a part of an application directory" in result.err
+    assert "is only a part of an application directory" in result.err
     rows = kstate_here("verify", app, "-o", "json").rows
     assert sum(row["type"] == "store" for row in rows) == before
 

@@ -344,7 +344,7 @@ def test_a_snapshot_that_was_renamed(app: Path, tmp_path: Path) -> None:
     renamed = f"2{int(name[1]) + 1}{name[2:]}"
     (repository / "generations" / f"{name}.json").rename(repository / "generations" / f"{renamed}.json")
     verified = kstate("verify-snapshots", repository, status=3)
-    assert renamed in verified.report and "it was renamed" in verified.report
+    assert renamed in verified.report and "the file was renamed" in verified.report
     lost = tmp_path / "elsewhere" / app.name
     lost.parent.mkdir()
     assert kstate("restore", lost, "--from-snapshot", repository, OLD, status=4).report.count(renamed) == 1

@@ -88,7 +88,7 @@ def test_a_closed_store_without_atomic_flush_is_not_captured(tmp_path: Path) -> 
         assert "atomic_flush=true" in text
         path.write_text(text.replace("atomic_flush=true", "atomic_flush=false"))
     result = kstate("snapshot", app, "--out", tmp_path / "repository", status=4)
-    assert "do not contain atomic_flush=true" in result.err
+    assert "lacks atomic_flush=true" in result.err
 
 
 def test_a_migrated_directory_is_captured(tmp_path: Path) -> None:

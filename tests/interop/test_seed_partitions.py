@@ -488,7 +488,7 @@ REFUSALS = {
     ),
     "unknown-kind": Refusal(
         _unknown_kind,
-        "kstate does not know the form of the keys of store count",
+        "kstate does not know the form of the keys in store count",
         remedy=("--partitions", "3", "--key-of", "count=key-value"),
     ),
     "other-kind": Refusal(
@@ -528,7 +528,7 @@ REFUSALS = {
     ),
     "same": Refusal(_nothing, "already has this number of partitions", ("--partitions", "2"), 2, ()),
     "unknown-store": Refusal(
-        _enlarge, "has nothing with this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
+        _enlarge, "has no store or sub-topology with this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
     ),
     "contradiction": Refusal(
         _enlarge,
@@ -539,7 +539,7 @@ REFUSALS = {
     ),
     "unknown-topic": Refusal(
         _enlarge,
-        "has nothing with this name",
+        "has no store or sub-topology with this name",
         ("--partitions", "3", "--partitioner", "another=murmur2"),
         2,
         ("--partitions", "3", "--partitioner", "count=murmur2"),

@@ -54,7 +54,7 @@ DRY = pytest.mark.parametrize("dry", [("--dry-run",), ()], ids=["dry", "real"])
 @DRY
 def test_no_java(app: Path, small: Path, dry: tuple[str, ...]) -> None:
     status, text = restore(app, small, *dry, PATH="/nowhere", JAVA_HOME="")
-    assert (status, "it is not on the PATH" in text) == (4, True), text
+    assert (status, "java is not on the PATH" in text) == (4, True), text
     status, text = restore(app, small, *dry, JAVA_HOME="/nowhere")
     assert (status, "JAVA_HOME is /nowhere" in text) == (4, True), text
     nothing_began(app)

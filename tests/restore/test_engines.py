@@ -85,7 +85,7 @@ def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
     [
         ((), ("local", "no Spark master is configured")),
         (("--master", "local[1,4]"), ("spark", "a Spark master is configured: local[1,4]")),
-        (("--conf", "spark.a=b"), ("spark", "a setting of Spark is configured: spark.a")),
+        (("--conf", "spark.a=b"), ("spark", "a Spark setting is configured: spark.a")),
         (LOCAL, ("local", "--engine requests it")),
         (("--engine", "spark"), ("spark", "--engine requests it")),
     ],

@@ -227,7 +227,7 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     shared.mkdir()
     shared.chmod(0o777)
     line, text = warm_up(shared, status=4)
-    assert "others may write to" in line["message"] and str(shared) in line["message"], text
+    assert "other users may write to" in line["message"] and str(shared) in line["message"], text
     file = tmp_path / "file"
     file.touch()
     warm_up(file, status=6)

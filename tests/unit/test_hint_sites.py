@@ -156,7 +156,7 @@ CARRIED_OUT = {
             ("seed/partition_plan.py", "pass one number for all stores"),
             ("seed/emitted_windows.py", "pass --no-offsets and set the new group's offsets"),
             ("seed/partitioning.py", "all its keys fit another form"),
-            ("seed/partitioning.py", "with the rule of the left table"),
+            ("seed/partitioning.py", "with the left table's rule"),
             ("seed/partition_plan.py", "all its keys fit {name}"),
             ("cli/commands/seed.py", "omit one of them"),
             ("seed/rules.py", "omit --start-offsets"),
@@ -182,7 +182,7 @@ CARRIED_OUT = {
         "interop/test_seed_clusters.py::test_a_comparison_ends_at_an_open_transaction"
     ),
     ("seed/execution.py", "complete the undo"): "interop/test_seed_topics.py::test_an_interrupted_undo_continues",
-    ("seed/undo.py", "with the cluster of the run"): (
+    ("seed/undo.py", "with the run's cluster"): (
         "interop/test_seed_topics.py::test_undo_deletes_only_on_the_cluster_of_the_run"
     ),
     ("seed/rules.py", "pass --source-stopped"): (
@@ -200,7 +200,7 @@ CARRIED_OUT = {
     ("seed/rules.py", "pass another --app"): (
         "interop/test_seed_directories.py::test_lost_changelogs_get_another_number_of_partitions"
     ),
-    ("seed/table_contents.py", "create the topic on the target again"): (
+    ("seed/table_contents.py", "recreate the topic on the target"): (
         "interop/test_seed_clusters.py::test_rows_of_a_table_are_those_of_the_source"
     ),
     ("seed/conditions.py", "pass another --app"): "interop/test_seed_topics.py::test_a_dry_run_prints_every_condition",

@@ -96,7 +96,7 @@ def wipe(
 
     # The reset tool makes all offsets of the directory wrong, so that no store may stay.
     if for_reset and not (every_task and everything):
-        raise UsageError("--for-reset works only together with --all and --everything")
+        raise UsageError("--for-reset works only with --all and --everything")
     # The only way to delete stores without a backup: one word more than a slip of the hand.
     if purge and not (yes or dry_run):
         raise UsageError(

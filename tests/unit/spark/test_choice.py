@@ -17,7 +17,7 @@ MASTER, CONF = "spark://m:7077", ["spark.executor.memory=4g"]
         ("auto", None, None, False, Engine.local, "no Spark master is configured"),
         ("auto", MASTER, None, False, Engine.spark, f"a Spark master is configured: {MASTER}"),
         ("auto", "local[2]", None, False, Engine.spark, "a Spark master is configured: local[2]"),
-        ("auto", None, CONF, False, Engine.spark, "a setting of Spark is configured: spark.executor.memory"),
+        ("auto", None, CONF, False, Engine.spark, "a Spark setting is configured: spark.executor.memory"),
         ("auto", None, None, True, Engine.spark, "spark-submit started kstate"),
         ("spark", None, None, False, Engine.spark, REQUESTED),
         ("spark", MASTER, CONF, False, Engine.spark, REQUESTED),

@@ -74,7 +74,7 @@ def _flip(folder: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "no archive": lambda folder: (folder / "some.jsa").unlink(),
     "no note": lambda folder: (folder / f"{KEY}.json").unlink(),
-    "no folder": lambda folder: folder.rename(folder.with_name("elsewhere")),
+    "not a folder": lambda folder: folder.rename(folder.with_name("elsewhere")),
     "a bit of the archive": _flip,
     "a short archive": lambda folder: os.truncate(folder / "some.jsa", 100),
     "an empty archive": lambda folder: os.truncate(folder / "some.jsa", 0),

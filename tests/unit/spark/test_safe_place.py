@@ -34,7 +34,7 @@ def test_ours(place: Path) -> None:
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write(place: Path, mode: int) -> None:
     place.chmod(mode)
-    assert why_not_safe(place) == f"others may write to {place} (mode {mode:04o})"
+    assert why_not_safe(place) == f"other users may write to {place} (mode {mode:04o})"
 
 
 @pytest.mark.parametrize("up", [0, 1])
@@ -42,7 +42,7 @@ def test_a_file_that_others_may_write(place: Path, mode: int) -> None:
 def test_a_folder_that_others_may_write(place: Path, mode: int, up: int) -> None:
     folder = place.parents[up]
     folder.chmod(mode)
-    assert why_not_safe(place) == f"others may write to {folder} (mode {mode:04o})"
+    assert why_not_safe(place) == f"other users may write to {folder} (mode {mode:04o})"
 
 
 def test_own_file_in_a_sticky_folder_is_safe(place: Path) -> None:

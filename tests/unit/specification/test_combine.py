@@ -96,11 +96,11 @@ def test_naming_the_inferred_topic_keeps_the_source_topic(app: Application) -> N
         ("[stores.g]\nsubtopology = 0", "the store is in sub-topology 0, but in the directory it is global"),
         (
             "[stores.win]\nretention_ms = 2400000",
-            "segments of 1200000 ms (retention_ms = 2400000), but segments in the directory",
+            "segments of 1200000 ms (retention_ms = 2400000), but the directory's segments",
         ),
         (
             "[stores.win]\nsegment_interval_ms = 300000",
-            "specifies segments of 300000 ms, but segments in the directory",
+            "specifies segments of 300000 ms, but the directory's segments",
         ),
     ],
 )

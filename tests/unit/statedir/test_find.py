@@ -56,8 +56,8 @@ def test_an_application_that_is_called_like_a_task(tmp_path: Path) -> None:
         (("file",), "file", "is not a directory"),
         (("empty/",), "empty", "is not an application directory"),
         (("state/a/.lock", "state/b/0_1/"), "state", "contains several applications: a, b"),
-        (("shop/.lock", "shop/0_0/"), "shop/0_0", "is a part of an application directory"),
-        (("shop/.lock", "shop/__t__/0_0/"), "shop/__t__", "is a part of an application directory"),
+        (("shop/.lock", "shop/0_0/"), "shop/0_0", "is only a part of an application directory"),
+        (("shop/.lock", "shop/__t__/0_0/"), "shop/__t__", "is only a part of an application directory"),
         (("state/.kstate/shop/0001-wipe/tree/.lock",), "state/.kstate/shop/0001-wipe/tree", "or of a backup of kstate"),
     ],
 )

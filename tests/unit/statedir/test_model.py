@@ -39,7 +39,7 @@ def test_unreadable_position_is_unknown() -> None:
         state, position_file=replace(state.position_file, content=None, error=MalformedBytesError("is garbled"))
     )
     assert not broken.position_is_readable and broken.position.is_empty
-    assert broken.remarks == ("0_0/count.position: is garbled, so kstate does not know the Position of the store",)
+    assert broken.remarks == ("0_0/count.position: is garbled, so kstate does not know the store's Position",)
 
 
 def test_rows_in_doubt_are_reported_unless_the_application_runs() -> None:

@@ -143,7 +143,7 @@ def test_wiped_store_needs_no_step() -> None:
     [
         ((), {}, "no store is selected"),
         (("count",), {"every_task": True}, "--all already selects all stores"),
-        ((), {"tasks": ["0_0"], "own_files": True}, "--everything works only together with --all"),
+        ((), {"tasks": ["0_0"], "own_files": True}, "--everything works only with --all"),
         ((), {"tasks": ["9_9"]}, "the directory does not contain task 9_9"),
         (("nobody",), {}, "the selected tasks do not contain store nobody"),
         (("sum",), {"tasks": ["0_1"]}, "the selected tasks do not contain store sum"),
