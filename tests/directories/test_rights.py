@@ -100,7 +100,7 @@ def test_refuses_a_directory_of_another_user(tmp_path: Path) -> None:
     result = without_privileges("ls", app)
     assert result.status == 4
     assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this user is " in result.err
-    assert "Run the command as user 12345, or give" in result.err
+    assert "Run the command as user 12345 or give" in result.err
 
 
 def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> None:
