@@ -327,7 +327,7 @@ def test_results_that_are_lost_after_the_commit(
     result, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
     command = name.split(maxsplit=1)[0]
     assert result.returncode == 7, result.stderr
-    assert "kstate could not write all results to standard output: No space left on device" in result.stderr
+    assert "could not write all results to standard output: No space left on device" in result.stderr
     assert f"run 0001-{command} has changed {case.app}" in result.stderr
     assert "kstate undo" in result.stderr
     assert digest(case.app) != before

@@ -193,4 +193,4 @@ def test_readme_leads_to_a_restored_directory(tmp_path: Path) -> None:
         # A specification has values to fill in: exit code 1.
         assert process.returncode == int("--spec >" in entry.command), (entry.command, process.stdout, process.stderr)
         printed += process.stdout
-    assert "nothing to restore up to the end of the dump" in printed
+    assert "Streams restores no records up to the end of the dump" in printed
