@@ -203,7 +203,7 @@ def check(
 
         def show() -> None:
             if quiet:
-                show_problems(to.version, report, start)
+                show_problems(to.version, report, start, running=application.running)
                 return
             show_report(to.version, report, start, every_store=every_store)
             # Messages come before the last lines, which say what to do.

@@ -25,7 +25,7 @@ from kstate_cli.cli.options.shared import (
     part_of,
     workers_option,
 )
-from kstate_cli.cli.output import Format, output_of, print_line, safe, say, table
+from kstate_cli.cli.output import Format, output_of, print_line, print_prose, say, table
 from kstate_cli.errors import ConditionNotMet, InUse, Refused
 from kstate_cli.texts import command, first_lines, plural, size_text
 
@@ -193,8 +193,8 @@ def _show(report: AppReport, *, quiet: bool) -> None:
     if not quiet:
         _print_table(report)
     for finding in report.findings:
-        # Lines, not a table: a path that is folded cannot be searched for.
-        sys.stdout.write(safe(f"{finding.code.name}: {finding.file}: {finding.text}") + "\n")
+        # Prose, not a table: a path that is folded cannot be searched for.
+        print_prose(f"{finding.code.name}: {finding.file}: {finding.text}", hanging="  ")
 
 
 def _print_table(report: AppReport) -> None:

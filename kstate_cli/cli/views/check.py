@@ -86,16 +86,19 @@ def show_end(release: str, report: Report, start: Start, *, running: bool | None
 
     ``running`` says whether the application is running; None if that is unknown.
     """
-    last = _last_line(release, report, start)
-    if _is_uneventful(report):
-        if report.findings:
-            print_line("")
-            last += f". {_READY[running].format(release)}"
-        print_prose(last, _style(report), hanging=_HANGING)
-        return
-    _show_actions(release, report, running=running)
-    print_line("")
-    print_prose(last, _style(report), hanging=_HANGING)
+    if not _is_uneventful(report):
+        _show_actions(release, report, running=running)
+    if report.findings:
+        print_line("")
+    _print_last_line(release, report, start, running=running)
+
+
+def _print_last_line(release: str, report: Report, start: Start, *, running: bool | None) -> None:
+    """Print the verdict, and whether the application can be started if nothing is to do."""
+    text = _last_line(release, report, start)
+    if report.findings and _is_uneventful(report):
+        text += f". {_READY[running].format(release)}"
+    print_prose(text, _style(report), hanging=_HANGING)
 
 
 def _is_uneventful(report: Report) -> bool:
@@ -103,12 +106,12 @@ def _is_uneventful(report: Report) -> bool:
     return report.clean and all(finding.hint == _NOTHING for finding in report.findings)
 
 
-def show_problems(release: str, report: Report, start: Start) -> None:
+def show_problems(release: str, report: Report, start: Start, *, running: bool | None) -> None:
     """Print a line for each unexpected finding, and the verdict: with ``--quiet``."""
     for level in (Level.ERROR, Level.WARNING):
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
             print_prose(_finding_title(alike), _STYLES[level], hanging=_HANGING)
-    print_prose(_last_line(release, report, start), _style(report), hanging=_HANGING)
+    _print_last_line(release, report, start, running=running)
 
 
 def counts_of(release: str, report: Report) -> str:

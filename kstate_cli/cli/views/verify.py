@@ -33,5 +33,5 @@ class VerifyProgress(VerifyWatcher):
         self._meter.at(count)
 
     def on_finding(self, finding: VerifyFinding) -> None:
-        """Print a finding at once: the rest may take hours."""
-        self._meter.say(f"{finding.code.name}: {finding.file}: {finding.text}")
+        """Name a damaged file at once: the rest may take hours. The report describes the damage."""
+        self._meter.say(f"{finding.code.name}: {finding.file}")
