@@ -214,7 +214,7 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
         _SPAN,
         (
             "How often the step runs, with a tolerance of 10 %. kstate measures the time since the last "
-            "successful run started. Without this key, the step is due in each run of `maintain`."
+            "successful run started. Without this key, the step is due on each run of `maintain`."
         ),
     ),
     "timeout": KeyRule(

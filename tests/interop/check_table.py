@@ -65,8 +65,8 @@ permission, `check` therefore reads the last part of each log and counts the rec
 offsets per partition. In total, it reads at most 500,000 offsets and 256 MiB. Beyond these limits, it reports an
 upper bound ("at most").
 
-The first line of the output shows how many records Kafka Streams will restore *until RUNNING* and how long this
-will take at least. Without a broker, `check` counts only the records up to the end of the dump or up to the log ends
+The first line of the output shows how many records Kafka Streams will restore *until RUNNING* and the minimum time
+that this will take. Without a broker, `check` counts only the records up to the end of the dump or up to the log ends
 in the file. To calculate the time, `check` uses the rate of the last restoration that kstate performed on this
 directory, provided that the restoration was large enough. Kafka Streams is slower than kstate, because it writes
 record by record. `kstate clean` deletes the measured rate. If there is no rate, `check` reports that none was
@@ -95,9 +95,9 @@ dump, kstate uses the log ends at the time of the dump.
 ## While the application is running
 
 While the application is running, the files contain only the offsets and the status as of the last flush. Many
-predictions then depend on how the application will shut down. `check` reports such outcomes as `unknown`. It
-reports findings that follow from them as expected. `check` still reports problems that do not depend on the shutdown,
-such as an unreadable file, a foreign segment, a damaged SST, or the layout of another release.
+predictions then depend on how the application will shut down. `check` reports such outcomes as `unknown`. Findings
+that follow from such outcomes have the level `expected`. `check` still reports problems that do not depend on the
+shutdown, such as an unreadable file, a foreign segment, a damaged SST, or the layout of a different release.
 
 ## How old the data is
 
@@ -107,8 +107,8 @@ kstate wrote, `check` reads the age from `.kstate/APP/ages.json`, which `kstate 
 
 Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss
 deletions when it continues from the store's offset, so `check` reports the store. kstate subtracts a margin from the
-retention time, which is a tenth of this time but at most an hour. It reads the retention time from the broker, from the dump or from
-`--delete-retention`. The default is one day.
+retention time. The margin is a tenth of this time but at most an hour. kstate reads the retention time from the broker,
+from the dump or from `--delete-retention`. The default is one day.
 """
 
 
@@ -197,7 +197,7 @@ application with this topology wrote the directory (number of the sub-topology: 
 
     {_in_words(A)}
 
-The test then started an application with another topology, in most cases with this one:
+The test then started an application with a different topology, in most cases this one:
 
     {_in_words(B)}
 

@@ -43,7 +43,7 @@ def start_barrier(
             option.TIMEOUT,
             metavar="SECONDS",
             min=0,
-            help="Wait up to SECONDS for the other hosts, then exit with 1.",
+            help="Wait up to SECONDS for the other hosts, then exit with code 1.",
             show_default="3600",
         ),
     ] = 3600,

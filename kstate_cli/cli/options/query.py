@@ -113,7 +113,7 @@ class SourceOptions:
         bool,
         typer.Option(
             option.REQUIRE_ACTIVE,
-            help=("Query only active tasks. In a stopped application, no task is active, so kstate exits with 3."),
+            help=("Query only active tasks. In a stopped application, no task is active, so kstate exits with code 3."),
         ),
     ] = False
     assume_active: Annotated[
