@@ -75,9 +75,10 @@ def no_manifest(message: str, where: str) -> NoManifestError:
     return NoManifestError(
         message,
         where=where,
-        hint=f"if you know that no file is missing, pass {option.DUMP_IS_COMPLETE} (and "
-        f"{option.DUMP_IS_COMMITTED} if the dump "
-        "was read with isolation read_committed)",
+        hint=(
+            f"if you know that no file is missing, pass {option.DUMP_IS_COMPLETE}. If the dump was read with isolation "
+            f"read_committed, also pass {option.DUMP_IS_COMMITTED}"
+        ),
     )
 
 

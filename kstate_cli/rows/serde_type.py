@@ -112,7 +112,7 @@ def import_attribute(name: str, module: str, path: str) -> Any:
         text = f"Python cannot import {module}: {error}"
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             text = "no such module exists"
-        raise ValueError(f"{name!r}: {text} (set PYTHONPATH to the folder of the module)") from None
+        raise ValueError(f"{name!r}: {text}. Set PYTHONPATH to the module's folder") from None
     except (Exception, SystemExit) as error:
         raise ValueError(f"{name!r}: Python cannot import {module}: {_error_text(error)}") from None
     for part in path.split("."):

@@ -356,9 +356,9 @@ def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, optio
     if present is None or resolved is None or options.rebuild or not present.store.databases:
         return None
     if present.has_offset and not resolved.unclean:
-        return f"it already exists with offset {offsets_text(present.offsets)} (to replace it, pass {option.REBUILD})"
+        return f"it already exists with offset {offsets_text(present.offsets)}. To replace it, pass {option.REBUILD}"
     if not present.offsets and not present.store.empty and not resolved.unclean:
-        return f"it already exists and has no changelog (to replace it, pass {option.REBUILD})"
+        return f"it already exists and has no changelog. To replace it, pass {option.REBUILD}"
     return None
 
 

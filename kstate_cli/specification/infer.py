@@ -397,7 +397,7 @@ def _source_topic(name: str, in_tasks: Sequence[TopicOwners], possible: frozense
         if is_global:
             topic = replace(topic, source=None)
         return topic
-    why = "several topics in .checkpoint may be the store's changelog, or it has none"
+    why = "several topics in .checkpoint may be the store's changelog, or the store has none"
     return Topic(question=Question(why, tuple(sorted(possible))))
 
 

@@ -93,7 +93,7 @@ CASES = {
     "export over another": Case("export APP visits --out exported", 4, "--overwrite", "export APP visits --out exported --overwrite"),
     "export over an interrupted one": Case("export APP visits --out interrupted", 4, "--overwrite",
                                            "export APP visits --out interrupted --overwrite"),
-    "a dump without a manifest": Case(_PLAIN, 4, "--dump-is-complete (and --dump-is-committed",
+    "a dump without a manifest": Case(_PLAIN, 4, "--dump-is-complete. If the dump was read",
                                       f"{_PLAIN} --dump-is-complete --dump-is-committed"),
     "a dump of unknown isolation": Case(f"{_PLAIN} --dump-is-complete", 4, "also pass --dump-is-committed",
                                         f"{_PLAIN} --dump-is-complete --dump-is-committed"),

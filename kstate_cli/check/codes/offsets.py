@@ -260,7 +260,7 @@ STALE_POSITION: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Whenever 4.3 opens the store, it merges the file into the Position, and it never deletes the file. If the "
+        "Whenever 4.3 opens the store, it merges this file into the Position. It never deletes the file. If the "
         "file is ahead of the store, queries with a bound succeed before the store has reached the bound."
     ),
     log=SILENT,

@@ -230,9 +230,9 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
 
 def _maybe_deleted(log: Log, following: int) -> str:
     return (
-        f"it is past the last record of the dump (next offset {following}), but kstate does not know how old its data "
-        f"is. Tombstones at offsets {following} to {(log.read_end or following) - 1} may be missing"
-        f"{suggest(f' (to rebuild it, pass {option.REBUILD})', option.REBUILD)}"
+        f"it is past the last record of the dump (next offset {following}), but kstate does not know how old its "
+        f"data is. Tombstones at offsets {following} to {(log.read_end or following) - 1} may be "
+        f"missing{suggest(f'. To rebuild the store, pass {option.REBUILD}', option.REBUILD)}"
     )
 
 
@@ -244,7 +244,9 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
     rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
     # The one hint that helps if the dump is no base for a rebuild.
     if rebuilt.action is Action.REFUSE:
-        way_out = suggest(f" (to catch it up anyway, pass {option.ACCEPT_RESURRECTED})", option.ACCEPT_RESURRECTED)
+        way_out = suggest(
+            f". To catch up the store anyway, pass {option.ACCEPT_RESURRECTED}", option.ACCEPT_RESURRECTED
+        )
         return replace(rebuilt, why=f"{rebuilt.why}{way_out}")
     return rebuilt
 
@@ -252,7 +254,9 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
 def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) -> Verdict:
     """Wipe and rebuild a store with an invalid offset (KIP-406), unless the user forbids it."""
     if not permissions.wipe_invalid:
-        return Verdict(Action.REFUSE, f"{why} (to rebuild it, pass {option.ON_INVALID_OFFSET} rebuild)", invalid=True)
+        return Verdict(
+            Action.REFUSE, f"{why}. To rebuild the store, pass {option.ON_INVALID_OFFSET} rebuild", invalid=True
+        )
     return _rebuild(log, why, has_rows=has_rows, permissions=permissions, invalid=True)
 
 
@@ -264,8 +268,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
         return Verdict(
             Action.REFUSE,
             (
-                f"{why}, but the changelog has no records, so kstate would empty the store"
-                f"{suggest(f' (to permit that, pass {option.ALLOW_EMPTY})', option.ALLOW_EMPTY)}"
+                f"{why}, but the changelog has no records, so kstate would empty the "
+                f"store{suggest(f'. To permit this, pass {option.ALLOW_EMPTY}', option.ALLOW_EMPTY)}"
             ),
         )
     if log.first is not None and not _covers(log, log.start or 0, permissions):
@@ -284,8 +288,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
         return Verdict(
             Action.REFUSE,
             (
-                f"{why}, but {slow}. kstate cannot rebuild a store from such a dump (read more partitions in "
-                f"parallel{suggest(f', or pass {option.ACCEPT_RESURRECTED}', option.ACCEPT_RESURRECTED)})"
+                f"{why}, but {slow}. kstate cannot rebuild a store from such a dump. Read more partitions in "
+                f"parallel{suggest(f', or pass {option.ACCEPT_RESURRECTED}', option.ACCEPT_RESURRECTED)}"
             ),
         )
     return Verdict(Action.REBUILD, why, invalid=invalid)
@@ -326,4 +330,4 @@ def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
     confirm = suggest(f"pass {option.DUMP_IS_COMPLETE} or ", option.DUMP_IS_COMPLETE)
-    return f" (if compaction has removed all records before it, {confirm}set start in the manifest)"
+    return f". If compaction has removed all earlier records, {confirm}set start in the manifest"

@@ -93,7 +93,7 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
     reason = "it has no manifest that records the isolation level"
     if isolation:
         reason = "it was read with isolation read_uncommitted"
-    confirm = suggest(f" (without a manifest, also pass {option.DUMP_IS_COMMITTED})", option.DUMP_IS_COMMITTED)
+    confirm = suggest(f". Without a manifest, also pass {option.DUMP_IS_COMMITTED}", option.DUMP_IS_COMMITTED)
     raise Refused(
         f"the dump may contain records of aborted transactions, because {reason}",
         hint=(
@@ -272,7 +272,7 @@ def forgetful(store: Store) -> str | None:
     for database in store.databases:
         if (family := database.forgetful_family) is not None:
             words = f"{option.REBUILD} {option.STORE} {quoted(store.name)}"
-            rebuild = suggest(f" (to rebuild the store, pass {words})", option.REBUILD, option.STORE)
+            rebuild = suggest(f". To rebuild the store, pass {words}", option.REBUILD, option.STORE)
             return f"its column family {family} uses FIFO compaction, so kstate cannot add records to it{rebuild}"
     return None
 

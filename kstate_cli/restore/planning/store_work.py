@@ -196,7 +196,7 @@ def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None
         if snapshot.dump.has_headers:
             some_files = f" in some files of {case.spec.changelog}"
         raise _StoreRefusedError(
-            f"its rows need record headers, but the dump has none{some_files} (write it with includeHeaders=true)"
+            f"its rows need record headers, but the dump has none{some_files}. Write the dump with includeHeaders=true"
         )
 
 
@@ -403,7 +403,7 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
-        rebuild = f" (to rebuild the store, pass {option.REBUILD} {option.STORE} {quoted(spec.name)})"
+        rebuild = f". To rebuild the store, pass {option.REBUILD} {option.STORE} {quoted(spec.name)}"
         # For each record Streams also deletes the row in the older column family; the sorted files go to one family
         # only.
         raise _StoreRefusedError(
