@@ -249,7 +249,7 @@ class MeetingPlace:
             state = "is not a folder" if os.path.lexists(self._root) else "does not exist"
             raise UsageError(
                 f"{self.text} {state}",
-                hint="create the folder in a place that all hosts can reach or pass an object prefix",
+                hint="create the folder in a place that all hosts can reach, or pass an object prefix",
             )
 
     def write(self, state: HostState) -> None:

@@ -45,9 +45,7 @@ def begin(file: str, arguments: Sequence[str]) -> None:
     except OSError as error:
         raise UsageError(
             f"kstate cannot write the log {file}: {error.strerror}",
-            hint=(
-                f"set {VARIABLE} to a file in a directory where this user has write permission or unset the variable"
-            ),
+            hint=(f"set {VARIABLE} to a file in a directory where this user may write, or unset the variable"),
         ) from None
     # Line buffered: what a killed command has logged is in the file.
     _listen(os.fdopen(descriptor, "a", buffering=1, encoding="utf-8", errors="backslashreplace"), arguments)

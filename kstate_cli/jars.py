@@ -111,7 +111,7 @@ def _only_release(path: Path, versions: list[tuple[str, str]], option: str | Non
             f"{path} contains several releases of Kafka Streams, so kstate does not know which one the application "
             "starts",
             details=first_lines(lines),
-            hint="pass the jar that is on the class path or pass the release",
+            hint="pass the jar that is on the class path, or pass the release",
         )
     version, where = versions[0]
     try:

@@ -142,7 +142,7 @@ def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
             raise NotReadableError(errno.EINVAL, f"is {kind_of(os.stat(name).st_mode)}", name) from None
         raise
     if len(data) > most:
-        raise NotReadableError(errno.EFBIG, f"is larger than {size_text(most)}, the limit of kstate", name)
+        raise NotReadableError(errno.EFBIG, f"is larger than {size_text(most)}, which is kstate's limit", name)
     return data
 
 

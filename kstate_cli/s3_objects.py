@@ -456,7 +456,7 @@ def client_of(place: S3Place) -> Any:
             raise error_of(place, error) from None
         raise UsageError(
             f"{place.uri}: the AWS settings of this user are invalid ({type(error).__name__})",
-            hint="check AWS_PROFILE, AWS_REGION and AWS_ENDPOINT_URL and the files in ~/.aws",
+            hint="check AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and the files in ~/.aws",
         ) from None
 
 

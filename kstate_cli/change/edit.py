@@ -286,9 +286,7 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
             # another moment than the snapshot states.
             files = tuple((file.name, file.size) for file in shadow.live_files(family))
             if sorted(files) != sorted(planned):
-                raise RocksError(
-                    f"{step.path}: the column family {family} does not consist of the files of the snapshot"
-                )
+                raise RocksError(f"{step.path}: the column family {family} does not consist of the snapshot's files")
             if full:
                 # RocksDB compares each block that it reads with its checksum.
                 for _ in shadow.rows(family):

@@ -146,7 +146,7 @@ class Metrics:
         if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
                 f"--metrics-file {quoted(path)} is inside the {'dump' if self._is_dump else 'application directory'}",
-                hint="pass a file in the folder of the textfile collector",
+                hint="pass a file in the textfile collector's folder",
             )
         if path.is_dir():
             raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="pass a file in this directory")
@@ -174,7 +174,7 @@ class Metrics:
             os.close(lock)
             raise InUse(
                 f"another kstate command is writing {path}",
-                hint="wait until the other command ends or pass a separate file for each command",
+                hint="wait until the other command ends, or pass a separate file for each command",
             ) from None
         return lock
 
@@ -244,7 +244,7 @@ def _require_ours(path: Path) -> None:
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(
             f"kstate did not write --metrics-file {quoted(path)} and does not overwrite it",
-            hint="pass another file in the folder of the textfile collector or remove this file",
+            hint="pass another file in the textfile collector's folder, or remove this file",
         )
 
 

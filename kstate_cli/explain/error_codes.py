@@ -94,7 +94,7 @@ ERRORS: Final = {
     HostError.code: Texts(
         "This host ran out of file descriptors, threads, memory or disk space (exit 6)",
         "The stores are probably intact, so do not wipe them because of this error.",
-        do=("raise the limit that the message names or free the resource, then run the command again", STORES_STAY),
+        do=("raise the limit that the message names, or free the resource. Then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(

@@ -15,7 +15,7 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
-_PUT_BACK = "move it out of the application directory or restore the original entry"
+_PUT_BACK = "restore the original entry, or move this one out of the application directory"
 _CHECK = f"to predict how the application will start: {command('check', 'APP', option.FOR, 'RELEASE')}"
 _VERIFY = f"to check all files for damage: {command('verify', 'APP')}"
 _REBUILD = (
@@ -400,7 +400,7 @@ NOTES: Final = {
         Texts(
             "The application is running, so kstate reads the files of the last flush of RocksDB",
             "The output lacks rows and offsets that are still in the application's memory. This is normal.",
-            do=("if you need the newest rows, stop the application or query the application itself",),
+            do=("if you need the newest rows, stop the application, or query the application itself",),
         ),
     ),
     "not-logged": Note(
@@ -457,7 +457,7 @@ NOTES: Final = {
         Texts(
             "No command has read all files in this dump yet, so some may be damaged",
             "`kstate check` compares only offsets with the manifest and does not read the rows.",
-            do=(f"verify all files once or a part of them each night: {command('verify-dump', 'DUMP')}",),
+            do=(f"verify all files at once, or a part of them each night: {command('verify-dump', 'DUMP')}",),
         ),
     ),
     "left-over": Note(

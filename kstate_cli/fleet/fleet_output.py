@@ -61,7 +61,7 @@ def read_fleet(path: Path) -> FleetListing:
                 applications = frozenset(map(_string, row["applications"]))
         except (ValueError, KeyError, TypeError, MalformedBytesError):
             raise Refused(
-                f"line {number} of {path} is not a line that fleet -o json prints", where=str(path), hint=_MAKE
+                f"line {number} of {path} is not a line from `kstate fleet -o json`", where=str(path), hint=_MAKE
             ) from None
     # The summary follows all tasks. Without it, any number of them may be missing. Then a host would restore tasks that
     # another host has.

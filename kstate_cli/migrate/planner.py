@@ -345,7 +345,7 @@ def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str
     without = [other.store for other in state.stores if not other.offsets]
     lost = [store.name for store in without if store.databases and not store.empty]
     if not lost or snapshot.options.at_least_once:
-        return warning(f"{wiped} and restores it. Restore {name} first or start the older release")
+        return warning(f"{wiped} and restores it. First restore {name}, or start the older release")
     # Streams (StateManagerUtil) wipes the whole directory of a corrupted task, with its stores without a changelog.
     rows = f"These stores of the task have no offset: {', '.join(lost)}. Without a changelog, their rows are lost"
     return Remark(RemarkKind.LOSS, f"{wiped}. {rows}")

@@ -348,7 +348,7 @@ def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[s
     if (new is None) == (not pairs):
         raise UsageError(
             f"specify the new topology: pass {option.TOPOLOGY} FILE or {option.MAP} OLD=NEW" if new is None else _BOTH,
-            hint="write the text of System.out.println(builder.build(props).describe()) to a file",
+            hint="write the output of System.out.println(builder.build(props).describe()) to a file",
         )
     if old is not None and new is None:
         raise UsageError(

@@ -115,8 +115,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         elif not store.empty:
             raise StoreUnreadable(
                 f"{task.name}/{store.name} may be of several kinds ({store.kind.inferred_from})",
-                hint=f"specify its kind in a specification and pass that with {option.SPEC}",
-                hint_details=[f"to create one, run {command('ls', task.app, option.SPEC)}"],
+                hint=f"specify the store's kind in a kstate.toml and pass this file with {option.SPEC}",
+                hint_details=[f"to create this file, run {command('ls', task.app, option.SPEC)}"],
                 is_damage=False,
             )
     # The newest of the existing column families decides how values are read.

@@ -140,7 +140,7 @@ def refuse_continuation(request: SeedRequest, plan: SeedPlan, events: Sequence[M
         yield Refused(
             f"the journal {request.journal} belongs to another plan: the dump, the source or the options have "
             "changed since then",
-            hint=f"pass the dump and options of the journal or undo that run: {undo}",
+            hint=f"pass the journal's dump and options, or undo that run: {undo}",
         )
 
 
@@ -207,7 +207,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
             elif recorded.get("id") != facts.topic_id:
                 raise RunFailed(
                     f"another program deleted {topic.target} and created it again",
-                    hint=f"pass another {option.APP} or delete the topic and run the command again with a new journal",
+                    hint=f"pass another {option.APP}. Or delete the topic and run the command again with a new journal",
                 )
     return created
 

@@ -138,8 +138,8 @@ def translate_offsets(
             f"kstate cannot determine the committed offsets for {plural(len(problems), 'partition')} on the target",
             details=first_lines(problems),
             hint=(
-                f"pass {option.START_OFFSETS} FILE with the offsets of these topics on the target or "
-                f"{option.NO_OFFSETS} to write the changelogs only"
+                f"pass {option.START_OFFSETS} FILE with these topics' offsets on the target, or {option.NO_OFFSETS} "
+                "to write only the changelogs"
             ),
         )
     return offsets

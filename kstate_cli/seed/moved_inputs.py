@@ -137,7 +137,7 @@ def _moved_inputs(
                 f"kstate cannot convert the offsets of the input topic {topic} to another number of partitions, "
                 "because they are different on the target cluster",
                 hint=(
-                    f"pass {option.START_OFFSETS} FILE with the offset of each partition on the target or "
+                    f"pass {option.START_OFFSETS} FILE with each partition's offset on the target, or "
                     f"{option.NO_OFFSETS}"
                 ),
             )
@@ -182,7 +182,7 @@ def _not_enlarged(topic: str, count: int, new: set[int]) -> Refused:
     )
     if count > number:
         hint = (
-            f"pass {option.START_OFFSETS} FILE with the offset of each partition of a smaller input topic or "
+            f"pass {option.START_OFFSETS} FILE with each partition's offset in a smaller input topic, or "
             f"{option.NO_OFFSETS}. Kafka cannot remove partitions of {topic}"
         )
     return Refused(

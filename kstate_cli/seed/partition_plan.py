@@ -147,7 +147,7 @@ def _target_count(statements: PartitionRequest, changelog: _Changelog, changelog
         raise UsageError(
             f"kstate does not know whether {changelog.store} belongs to one of these sub-topologies",
             hint=(
-                f"pass {option.PARTITIONS} {quoted(f'{changelog.store}=NUMBER')} too or add its sub-topology to "
+                f"pass {option.PARTITIONS} {quoted(f'{changelog.store}=NUMBER')} too, or add its sub-topology to "
                 f"{option.SPEC}"
             ),
         )
@@ -174,8 +174,8 @@ def _refuse_source_tables(request: SeedRequest, changelogs: Sequence[_Changelog]
                 f"Kafka Streams restores {store.name} from its input topic {store.source_topic}, where existing "
                 "records stay in their old partitions",
                 hint=(
-                    f"pass {option.PARTITIONS} SUBTOPOLOGY=NUMBER for sub-topologies without {store.name} or let the "
-                    "new application build its state from its input"
+                    f"pass {option.PARTITIONS} SUBTOPOLOGY=NUMBER for sub-topologies without {store.name}, or let "
+                    "the new application build its state from its input"
                 ),
             )
 

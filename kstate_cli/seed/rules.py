@@ -242,7 +242,7 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Ite
     if foreign:
         yield Refused(
             f"the target has topics that this run did not create: {some(foreign, _MOST)}",
-            hint=f"pass {option.JOURNAL} with the file of the run that created them or another {option.APP}",
+            hint=f"pass {option.JOURNAL} with the file of the run that created them, or another {option.APP}",
         )
     if keeps_id(request, facts) or (events and not request.copies_offsets):
         # The group has its offsets from before the run, or from the user.
@@ -265,7 +265,7 @@ def _refuse_changed(facts: SeedFacts, created: Mapping[str, Mapping[str, Any]]) 
         if present.topic_id != line.get("id"):
             yield Refused(
                 f"another program deleted {topic} and created it again",
-                hint=f"pass another {option.APP} or delete the topic and run the command again with a new journal",
+                hint=f"pass another {option.APP}. Or delete the topic and run the command again with a new journal",
             )
 
 

@@ -268,7 +268,7 @@ def _failed(cause: Any, app: str) -> RunFailed:
     if cause.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
         return RunFailed(
             f"another run with the same {option.APP} has started to write to the changelogs",
-            hint="wait until it ends or stop it and run the command again",
+            hint="wait until that run ends. Or stop it and run the command again",
         )
     hint = f"check that the broker is up and has free disk space, then {_AGAIN}"
     if denied(cause):

@@ -332,7 +332,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     return Refused(
         f"Spark failed to start: {_last_line(error)}",
         details=tail,
-        hint=f"install Java {JAVA} or later and check {option.MASTER} and {option.CONF}",
+        hint=f"install Java {JAVA} or later, and check {option.MASTER} and {option.CONF}",
     )
 
 

@@ -87,7 +87,7 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
         # On a full disk, a name without its line end may remain. Then the file is cut off, but its bytes are unchanged.
         if reading.cut:
             code = TRUNCATED
-        return None, [VerifyFinding(code, where, f"{text} instead of the name of a MANIFEST and a line end")]
+        return None, [VerifyFinding(code, where, f"{text} instead of a MANIFEST name and a line end")]
     if name in manifests:
         return name, []
     if manifests:

@@ -123,7 +123,7 @@ UNREADABLE: Final = VerifyCode(
 )
 NOT_UNDERSTOOD: Final = VerifyCode(
     "not-understood",
-    "The directory contains an entry that Streams never writes or a setting that kstate does not support",
+    "The directory contains an entry that Streams never writes, or a setting that kstate does not support",
     level=VerifyLevel.UNKNOWN,
     more="Examples are a link, a folder and a custom comparator. kstate does not know how they affect the rows.",
     do=(f"to see which stores exist: {command('ls', 'APP')}", _CHECK),

@@ -75,7 +75,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
     shutil.copytree(app, tmp_path / "copy")
     refusal = kstate(warm, line, app, "either")
     assert refusal.status == 6 and "either may be of several kinds" in refusal.err, refusal.report
-    assert "specify its kind in a specification and pass that with --spec" in refusal.err
+    assert "specify the store's kind in a kstate.toml and pass this file with --spec" in refusal.err
     (words,) = printed_commands(refusal)
     draft = warm(*words[1:]).out
     table, kind = re.findall(r'^(\[stores\.either\])\n# (kind = "window")', draft, flags=re.MULTILINE)[0]

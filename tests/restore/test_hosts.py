@@ -135,12 +135,12 @@ def _twice(path: Path) -> None:
 
 
 DAMAGED = {
-    "twice": (_twice, 4, "is not a line that fleet -o json prints"),
+    "twice": (_twice, 4, "is not a line from `kstate fleet -o json`"),
     "cut": (_cut, 4, "so it was truncated"),
     "unread": (_unread, 4, "the listing of web-1 is incomplete, so kstate does not know which tasks are missing"),
     "another": (_of_another, 4, "now.json contains another"),
     "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1 of "),
-    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "that fleet -o json prints"),
+    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "from `kstate fleet -o json`"),
     "gone": (lambda path: path.unlink(), 2, "cannot read"),
 }
 

@@ -151,7 +151,7 @@ CARRIED_OUT = {
             ("cli/commands/seed.py", "also pass --partitions"),
             ("cli/commands/seed.py", "pass --spec FILE with the output of"),
             ("seed/partition_plan.py", "omit --partitions"),
-            ("seed/partition_plan.py", "too or add its sub-topology to --spec"),
+            ("seed/partition_plan.py", "too, or add its sub-topology to --spec"),
             ("seed/partition_plan.py", "pass --partitions SUBTOPOLOGY=NUMBER"),
             ("seed/partition_plan.py", "pass one number for all stores"),
             ("seed/emitted_windows.py", "pass --no-offsets and set the new group's offsets"),
@@ -432,7 +432,7 @@ CARRIED_OUT = {
         "directories/test_hints_about_stores.py::test_versions_that_a_started_store_has_filed_wrongly"
     ),
     **dict.fromkeys(
-        [("rows/open.py", "pass that with --spec"), ("rows/open.py", "to create one")],
+        [("rows/open.py", "pass this file with --spec"), ("rows/open.py", "to create this file")],
         "directories/test_hints_about_stores.py::test_a_store_of_several_kinds",
     ),
     ("rows/open.py", "command('wipe', task.app"): (

@@ -122,9 +122,7 @@ NEW_STORE: Final = FindingCode(
     ),
     page=_HOMES,
     hint=REHOME,
-    do=(
-        f"for an exact prediction, pass {option.FROM} OLD.txt or {option.SPEC} kstate.toml with the kind of the store",
-    ),
+    do=(f"for an exact prediction, pass {option.FROM} OLD.txt, or {option.SPEC} kstate.toml with the store's kind",),
 )
 NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     "name-of-another-operator",

@@ -137,7 +137,7 @@ def _require_ends(*sources: object) -> None:
 
     if all(source is None for source in sources):
         raise UsageError(
-            "kstate needs the ends of the logs to compute a lag",
+            "to compute the lag, kstate needs the log ends",
             hint="pass --bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE",
         )
 

@@ -62,7 +62,7 @@ def ls_dump(
         raise ConditionNotMet(
             f"the dump is damaged in {plural(len(damaged), 'partition')}: {named}",
             details=[f"{partition.key}: {partition.damage}" for partition in damaged[:5]],
-            hint="copy the dump again from a complete copy or write a new dump to an empty folder",
+            hint="copy the dump again from a complete copy, or write a new dump to an empty folder",
         )
     return EXIT_OK
 
