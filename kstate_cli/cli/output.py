@@ -154,12 +154,12 @@ _ACTOR: Final = re.compile(r"^kstate (?=(?:cannot|could not) )")
 
 def error_lines(error: CommandEnd) -> list[str]:
     """Return the lines of an error for people: what failed and where, details, what to do."""
-    where = ""
-    if error.where and error.where not in error.message:
-        where = f" ({error.where})"
     # The prefix names the actor already: "kstate: cannot read FILE", and not "kstate: kstate cannot read FILE".
     headline = _ACTOR.sub("", error.headline)
-    lines = [f"kstate: {headline}{where}", *(f"  {line}" for line in error.details)]
+    if error.where and error.where not in error.message:
+        # A sentence has brackets once at most.
+        headline = f"{error.where}: {headline}" if "(" in headline else f"{headline} ({error.where})"
+    lines = [f"kstate: {headline}", *(f"  {line}" for line in error.details)]
     if error.hint:
         lines += [f"  what to do: {error.hint}", *(f"    {line}" for line in error.hint_details)]
     return [safe(line) for line in lines]

@@ -285,7 +285,8 @@ def stale_offsets_notes(directories: SeedDirectories) -> Iterator[str]:
         # offset from it (``LegacyCheckpointingStateStore.close``). Custom stores, which kstate does not seed, do too.
         yield (
             f"under at-least-once, Kafka Streams 4.3 and later would restart the tasks of {some(buffers, _MOST)} in "
-            "an endless loop, because it keeps a grace buffer's offset even if the changelog ends before this offset"
+            "an endless loop. The reason is that it keeps a grace buffer's offset even if the changelog ends before "
+            "this offset"
         )
 
 

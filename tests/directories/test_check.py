@@ -119,7 +119,7 @@ def test_the_report_explains_the_most_severe_finding_and_ends_with_the_verdict(d
     (demo / "0_0" / ".checkpoint.tmp").touch()  # which is expected, and found first
     lines = kstate("check", demo, "--for", "4.2", status=3).out.splitlines()
     assert lines[lines.index("what to do:") - 2].strip() == "kstate explain offsets-in-column-family"
-    assert lines[-1] == "the next start of 4.2 fails: 7 errors (offsets-in-column-family)"
+    assert lines[-1] == "the next start with 4.2 fails: 7 errors (offsets-in-column-family)"
 
 
 def test_stores_of_the_same_cause_share_an_entry_unless_all_is_passed(demo: Path) -> None:
@@ -127,9 +127,9 @@ def test_stores_of_the_same_cause_share_an_entry_unless_all_is_passed(demo: Path
     grouped = kstate("check", demo, "--for", "4.2", status=3).out
     output = kstate("check", demo, "--for", "4.2", "--all", status=3).out
     by_cause = {(row["code"], row["outcome"]) for row in predictions}
-    part, _, hint = grouped.split("the next start of 4.2:\n")[1].split("\n\n")[0].rpartition("\n")
+    part, _, hint = grouped.split("the next start with 4.2:\n")[1].split("\n\n")[0].rpartition("\n")
     assert len([line for line in part.splitlines() if line.startswith("    ") and line[4] != " "]) == len(by_cause) == 2
-    assert hint == "    to list the message of each store, pass --all" and "the next start of 4.2:" not in output
+    assert hint == "    to list the message of each store, pass --all" and "the next start with 4.2:" not in output
     for row in predictions:
         assert re.search(rf"^{row['task']} +{re.escape(row['store'])} ", output, re.MULTILINE)
 

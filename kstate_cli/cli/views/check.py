@@ -71,7 +71,7 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
     if others:
         print_line("")
         if every_store:
-            outcomes = Column(f"the next start of {release}", fold=Fold.WORDS)
+            outcomes = Column(f"the next start with {release}", fold=Fold.WORDS)
             rows = [
                 (prediction.task, prediction.store, _cause(prediction), _outcome_text(prediction))
                 for prediction in others
@@ -115,7 +115,7 @@ def show_problems(release: str, report: Report, start: Start, *, running: bool |
 
 
 def counts_of(release: str, report: Report) -> str:
-    """Return ``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
+    """Return ``the next start with 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
     counts = []
     for level in (Level.ERROR, Level.WARNING):
         # Expected findings are skipped, since they are no reason for exit code 3.
@@ -124,7 +124,7 @@ def counts_of(release: str, report: Report) -> str:
             counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
     fails = ""
     if report.fails:
-        fails = f"the next start of {release} fails"
+        fails = f"the next start with {release} fails"
     return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings need your attention"
 
 
@@ -176,7 +176,7 @@ def _by_cause(predictions: Iterable[Prediction]) -> list[list[Prediction]]:
 
 def _show_outcomes(release: str, predictions: Iterable[Prediction]) -> None:
     """Print the outcome of stores with the same cause once, below some of their names."""
-    print_line(f"the next start of {release}:", "bold")
+    print_line(f"the next start with {release}:", "bold")
     is_abridged = False
     for group in _by_cause(predictions):
         names = ["/".join(filter(None, (prediction.task, prediction.store))) for prediction in group]
@@ -540,7 +540,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
         for prediction in report.predictions
     ):
         return None
-    return f"at the next start of {request.release.version}, {verdict(report.predictions)}. To see why, run {whole}"
+    return f"at the next start with {request.release.version}, {verdict(report.predictions)}. To see why, run {whole}"
 
 
 def parts_of(dump: str) -> list[CheckDumpPartLine]:
