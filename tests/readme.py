@@ -146,7 +146,12 @@ def with_output(text: str) -> str:
         head, _, _ = match[0].partition("\n")
         return f"{head}\n{''.join(next(ran).as_text() for _ in _of_block(match))}```"
 
-    before, rest = _BLOCK.sub(block, text).split(_BEGIN)
+    return with_table(_BLOCK.sub(block, text))
+
+
+def with_table(text: str) -> str:
+    """README with its table of commands as it is now."""
+    before, rest = text.split(_BEGIN)
     _, after = rest.split(_END)
     return f"{before}{_BEGIN}{commands_table()}{_END}{after}"
 
