@@ -114,7 +114,7 @@ def check(
             metavar="AGE",
             help=(
                 "Assume this delete.retention.ms for the changelogs. By default, kstate uses the "
-                "value from the broker or the dump. Without either, it assumes 1d."
+                "value from the broker or the dump. Without either, kstate assumes 1d."
             ),
         ),
     ] = None,
@@ -137,7 +137,7 @@ def check(
 
     This command changes nothing. With --dump, --offsets or --bootstrap-server, kstate also predicts how many records
     Kafka Streams will restore, and whether the log still has the offsets. With --topology, kstate predicts the effect
-    of a changed topology and prints the `kstate rehome` command that keeps its stores. The exit code is 3 if there are
+    of a changed topology and prints the `kstate rehome` command that keeps the stores. The exit code is 3 if there are
     findings.
     """
     from kstate_cli.check.predict import check as predict

@@ -57,7 +57,7 @@ def clean(
     """DELETES the backups that kstate keeps for undo. Afterwards, you cannot undo these runs.
 
     You can run this command while the application is running, because kstate does not touch the application's files.
-    kstate keeps interrupted runs, which the next command on this directory finishes. If a run was interrupted before it
+    kstate keeps interrupted runs. The next command on this directory finishes them. If a run was interrupted before it
     replaced the directory, you can delete it with --run.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs

@@ -77,8 +77,8 @@ def diff(
     """Compare the rows of two application directories, even if different releases wrote them.
 
     This command changes nothing. kstate converts rows to the newest layout before it compares them, so a migrated row
-    is equal to its original. If only one of the two layouts has timestamps or headers, kstate ignores them and reports
-    that.
+    is equal to its original. If only one of the two layouts has timestamps or headers, kstate ignores this difference
+    and reports it.
 
     The exit code is 1 if the rows are equal but some may be missing, 3 if rows differ, and 6 if kstate cannot read a
     store.

@@ -41,9 +41,7 @@ HELP_EXAMPLES: Final = {
 
 
 def examples(
-    out: Annotated[
-        Path, typer.Option(option.OUT, metavar="DIR", help="Directory to create, which must not exist yet.")
-    ],
+    out: Annotated[Path, typer.Option(option.OUT, metavar="DIR", help="Directory to create. It must not exist yet.")],
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:

@@ -62,7 +62,7 @@ def export(
         typer.Option(
             option.OUT,
             metavar="DIR",
-            help="Write to this directory, which must be empty or not exist yet.",
+            help="Write to this directory. It must be empty or not exist yet.",
             readable=False,
         ),
     ],

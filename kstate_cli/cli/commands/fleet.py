@@ -68,7 +68,7 @@ def fleet(
             metavar="HOST=FILE",
             help=(
                 "Output of `kstate ls -o json`, one file for each host. Write web-1=FILE to name the "
-                "host, or - to read standard input. You can also pass a snapshot repository, which is "
+                "host, or - to read standard input. You can also pass a snapshot repository, "
                 "a folder or s3://BUCKET/PREFIX."
             ),
         ),

@@ -46,7 +46,9 @@ HELP_EXAMPLES: Final = {
         Example(
             "Show the lag behind the logs of a broker", "inspect-position /data/app --bootstrap-server broker:9092"
         ),
-        Example("Exit with 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"),
+        Example(
+            "Exit with code 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"
+        ),
     ),
 }
 
@@ -68,8 +70,8 @@ def inspect_position(
 ) -> int:
     """Show the changelog offset, the IQv2 Position and the lag of each store.
 
-    The lag is the number of records that a store has not read yet. To show it, kstate needs a broker, a dump or a file
-    of offsets. With a broker, kstate also shows how old the first unread record is.
+    The lag is the number of records that a store has not read yet. To show the lag, kstate needs a broker, a dump or a
+    file of offsets. With a broker, kstate also shows how old the first unread record is.
 
     The exit code is 1 if rows may be missing, and 3 if kstate cannot read a store or an offset file, or if a store is
     below --at.

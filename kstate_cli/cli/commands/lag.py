@@ -39,7 +39,7 @@ HELP_EXAMPLES: Final = {
         Example("Show the lag behind the logs of a broker", "lag /data/app --bootstrap-server broker:9092"),
         Example("Show the lag behind the end of a dump, for each task", "lag /data/app --dump /dump -v"),
         Example(
-            "Exit with 3 if a store is more than 1000 records behind",
+            "Exit with code 3 if a store is more than 1000 records behind",
             "lag app --bootstrap-server broker:9092 --max-lag 1000",
         ),
     ),
@@ -64,7 +64,9 @@ def lag(
     kafka_settings: KafkaSettings = None,
     max_lag: Annotated[
         int | None,
-        typer.Option(option.MAX_LAG, metavar="N", min=0, help="Exit with 3 if a store is more than N records behind."),
+        typer.Option(
+            option.MAX_LAG, metavar="N", min=0, help="Exit with code 3 if a store is more than N records behind."
+        ),
     ] = None,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
@@ -77,10 +79,10 @@ def lag(
 ) -> int:
     """Show how many records each store is behind its changelog, and how old the first unread record is.
 
-    This command changes nothing. The output has one line for each store, summed over all tasks. With a broker, kstate
+    This command changes nothing. The output has one row for each store, summed over all tasks. With a broker, kstate
     uses the current end offsets. With a dump, it uses the end offsets that the dump recorded.
 
-    The exit code is 1 if the lag of a store is unknown, and 3 if it is above --max-lag.
+    The exit code is 1 if the lag of a store is unknown, and 3 if a lag is above --max-lag.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources

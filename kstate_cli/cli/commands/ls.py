@@ -75,7 +75,7 @@ Spec = Annotated[
 
 
 ByStore = Annotated[
-    bool, typer.Option(option.BY_STORE, help="Print one line for each store, summed over all its tasks.")
+    bool, typer.Option(option.BY_STORE, help="Print one row for each store, summed over all its tasks.")
 ]
 
 

@@ -40,8 +40,8 @@ def ls_dump(
     """List the contents of a dump: offsets, full and incremental dumps, gaps, size, age and health of each partition.
 
     This command reads only manifests and footers. To read the complete files, run `kstate verify-dump`. A gap is a
-    range of offsets that is missing between two full dumps, because the log no longer had it. The exit code is 3 if a
-    file is damaged or missing.
+    range of offsets that is missing between two full dumps, because the log no longer had these offsets. The exit code
+    is 3 if a file is damaged or missing.
     """
     from kstate_cli.dump_reader.open import read_overview
 

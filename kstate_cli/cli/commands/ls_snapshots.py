@@ -32,9 +32,7 @@ HELP_EXAMPLES: Final = {
 def ls_snapshots(
     repository: Annotated[
         str,
-        typer.Argument(
-            metavar="REPO", help="Path to the snapshot repository, which is a folder or s3://BUCKET/PREFIX."
-        ),
+        typer.Argument(metavar="REPO", help="Path to the snapshot repository, a folder or s3://BUCKET/PREFIX."),
     ],
     generation: Annotated[
         str | None,
@@ -46,7 +44,7 @@ def ls_snapshots(
     """List the snapshots of a repository: time, host, tasks, size, and until when each can be restored.
 
     This command compares only the names and sizes of files. To read the complete files, run `kstate verify-snapshots`.
-    The column `usable until` shows how long the log is sure to contain all deletes. After that time, `kstate
+    The column `usable until` shows how long the log is guaranteed to contain all deletes. After that time, `kstate
     restore-snapshot` requires --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the
     default of delete.retention.ms. The exit code is 3 if a snapshot is damaged.
     """

@@ -60,8 +60,8 @@ def maintain(
     """Run the maintenance steps that are due: dump, standby, snapshot, check, verify and clean.
 
     The [maintain] section of kstate.toml describes the steps. Run this command from cron or a timer. kstate runs
-    each step as a separate command with a time limit. If a step fails, kstate still runs the next ones and ends
-    with the most severe exit code. The next run repeats steps that did not complete. The exit code is 5 if `kstate
+    each step as a separate command with a time limit. If a step fails, kstate still runs the next steps and exits
+    with the most severe code. The next run repeats steps that did not complete. The exit code is 5 if `kstate
     maintain` is already running.
     """
     from kstate_cli.cli.metrics import Metrics

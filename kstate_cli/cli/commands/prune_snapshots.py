@@ -38,9 +38,7 @@ HELP_EXAMPLES: Final = {
 def prune_snapshots(
     repository: Annotated[
         str,
-        typer.Argument(
-            metavar="REPO", help="Path to the snapshot repository, which is a folder or s3://BUCKET/PREFIX."
-        ),
+        typer.Argument(metavar="REPO", help="Path to the snapshot repository, a folder or s3://BUCKET/PREFIX."),
     ],
     keep: KeepNewest = None,
     keep_for: KeepFor = None,
@@ -71,7 +69,7 @@ def prune_snapshots(
 
     kstate keeps the newest snapshot of each task and host. With --abandoned, it also deletes these snapshots for hosts
     and tasks that no longer exist. The exit code is 4 if a snapshot is unreadable, because kstate then does not know
-    which files it needs.
+    which files that snapshot needs.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.snapshot.expiry import ExpiryObstacle

@@ -105,7 +105,7 @@ class SnapshotSource:
         typer.Option(
             option.FROM_SNAPSHOT,
             metavar="REPO",
-            help="Restore from this repository, which is a folder or s3://BUCKET/PREFIX.",
+            help="Restore from this repository, a folder or s3://BUCKET/PREFIX.",
         ),
     ]
     generation: Annotated[
@@ -233,12 +233,12 @@ def restore_snapshot(
     work: SnapshotWork,
     report: SnapshotReport,
 ) -> int:
-    """Restore stores from snapshots as fast as the disk allows. To undo it, run `kstate undo`.
+    """Restore stores from snapshots as fast as the disk allows. To undo the restoration, run `kstate undo`.
 
     Stop the application first. kstate keeps existing stores and takes each missing store from the newest snapshot that
     has it. kstate compares every byte with its SHA-256. With --from-changelog, kstate adds the later records of a dump.
     With --for, it migrates the stores. Without --for, start a release with the same layout as the one that wrote the
-    snapshot. All releases up to 4.2 have the same layout, and so do 4.3 and later.
+    snapshot. All releases up to 4.2 share one layout, and 4.3 and later releases share another.
     """
     from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics

@@ -67,7 +67,7 @@ def seed(
 
     kstate creates the changelogs of the new application, writes all records in transactions, and reads them again.
     kstate commits the input offsets last. It writes only to topics that it created and changes nothing in the source.
-    If a run was killed, run the same command again to continue it.
+    If a run was killed, run the same command again to continue the run.
     """
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.metrics import Metrics

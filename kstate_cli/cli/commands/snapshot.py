@@ -47,10 +47,7 @@ def snapshot(
         typer.Option(
             option.OUT,
             metavar="REPO",
-            help=(
-                "Write to this repository, which is a folder or s3://BUCKET/PREFIX. If it does not "
-                "exist, kstate creates it."
-            ),
+            help=("Write to this repository, a folder or s3://BUCKET/PREFIX. If it does not exist, kstate creates it."),
         ),
     ],
     task: Tasks = None,
@@ -98,7 +95,7 @@ def snapshot(
 
     kstate changes nothing in APP and copies only SSTs that are not yet in the repository. Several hosts can write to
     one repository. To restore a snapshot, run `kstate restore-snapshot`. The exit code is 1 if kstate skips a task, and
-    4 if it skips all of them. kstate prints the reasons.
+    4 if kstate skips all tasks. kstate prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import facts_source, log_reader

@@ -54,7 +54,7 @@ def start_barrier(
     """Wait until all hosts have reached the barrier, so that their applications start together.
 
     If one instance of Kafka Streams starts alone, it gets every task and restores from the broker what the other hosts
-    have on disk. Each host writes one small file to PLACE and overwrites it in the next round.
+    have on disk. Each host writes one small file to PLACE and overwrites this file in the next round.
     """
     from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 

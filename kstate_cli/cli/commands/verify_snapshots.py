@@ -33,9 +33,7 @@ HELP_EXAMPLES: Final = {
 def verify_snapshots(
     repository: Annotated[
         str,
-        typer.Argument(
-            metavar="REPO", help="Path to the snapshot repository, which is a folder or s3://BUCKET/PREFIX."
-        ),
+        typer.Argument(metavar="REPO", help="Path to the snapshot repository, a folder or s3://BUCKET/PREFIX."),
     ],
     subset: Annotated[
         str,

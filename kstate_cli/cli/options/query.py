@@ -43,7 +43,8 @@ Store = Annotated[
 Key = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="Key to look up, in the format of its serde. Put -- before a key that starts with a dash."
+        metavar="KEY",
+        help="Key to look up, in the format of the key serde. Put -- before a key that starts with a dash.",
     ),
 ]
 Timestamps = Annotated[
@@ -104,7 +105,7 @@ class SourceOptions:
             option.AT,
             metavar="TOPIC:PARTITION=OFFSET",
             help=(
-                "Require this minimum Position (PositionBound). Exit with 3 if a store has not reached it. Can "
+                "Require this minimum Position (PositionBound). Exit with code 3 if a store has not reached it. Can "
                 "be repeated."
             ),
         ),

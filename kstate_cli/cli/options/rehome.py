@@ -84,7 +84,7 @@ class CompletionOptions:
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Build missing stores for this release, which the application runs.",
+            help="Build missing stores for this release, the one that the application runs.",
             autocompletion=releases,
         ),
     ] = None
@@ -95,7 +95,7 @@ class CompletionOptions:
             metavar="TASK",
             help=(
                 "Complete this new task on this host. Pass none to complete no task. By default, the "
-                "host with the lowest old task number completes it."
+                "host with the lowest-numbered old task completes it."
             ),
         ),
     ] = None

@@ -67,8 +67,8 @@ class SeedSourceOptions:
             option.SPEC,
             metavar="FILE",
             help=(
-                "Read store kinds and retentions from this kstate.toml. With it, kstate writes only the newest record "
-                "of each key if the store needs no older ones."
+                "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
+                "newest record of each key if the store needs no older ones."
             ),
             readable=False,
         ),
@@ -150,7 +150,7 @@ class SeedTargetOptions:
         typer.Option(
             option.START_OFFSETS,
             metavar="FILE",
-            help="Read input offsets from FILE. Its lines are topic,partition,offset.",
+            help="Read input offsets from FILE. Each line is topic,partition,offset.",
             readable=False,
         ),
     ] = None
@@ -160,7 +160,7 @@ class SeedTargetOptions:
 class SeedPartitionOptions:
     """Another number of partitions. A scope is a store, the number of a sub-topology, or an input topic."""
 
-    HELP_PANEL: ClassVar[str] = "Another number of partitions"
+    HELP_PANEL: ClassVar[str] = "A different number of partitions"
 
     partitions: Annotated[
         list[str] | None,
@@ -236,7 +236,8 @@ class SeedReportOptions:
             option.JOURNAL,
             metavar="FILE",
             help=(
-                "Write the journal to FILE. kstate needs it to continue the run. The default is kstate-seed-ID.jsonl."
+                "Write the journal to FILE. kstate needs the journal to continue the run. "
+                "The default is kstate-seed-ID.jsonl."
             ),
             readable=False,
         ),

@@ -168,7 +168,7 @@ Reason = Annotated[
 WarningsOk = Annotated[
     bool,
     typer.Option(
-        option.WARNINGS_OK, help="Exit with 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL
+        option.WARNINGS_OK, help="Exit with code 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
 DryRun = Annotated[bool, typer.Option(option.DRY_RUN, help="Print the plan without changing anything.")]
@@ -306,7 +306,8 @@ At = Annotated[
         option.AT,
         metavar="TOPIC:PARTITION=OFFSET",
         help=(
-            "Require this minimum Position (PositionBound). Exit with 3 if a store has not reached it. Can be repeated."
+            "Require this minimum Position (PositionBound). Exit with code 3 if a store has not reached it. "
+            "Can be repeated."
         ),
     ),
 ]
