@@ -90,7 +90,7 @@ def rehome(
         typer.Option(
             option.TOPOLOGY,
             metavar="FILE",
-            help=("Read the new topology from FILE. FILE contains the output of Topology#describe after build(props)."),
+            help=("Read the new topology from FILE, the output of Topology#describe after build(props)."),
             readable=False,
         ),
     ] = None,

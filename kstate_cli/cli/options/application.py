@@ -79,7 +79,7 @@ NewTopology = Annotated[
     typer.Option(
         option.TOPOLOGY,
         metavar="FILE",
-        help="Read the new topology from FILE. FILE contains the output of Topology#describe.",
+        help="Read the new topology from FILE, the output of Topology#describe.",
         rich_help_panel=PANEL,
         readable=False,
     ),

@@ -187,7 +187,7 @@ class SelectionOptions:
         typer.Option(
             option.TOPOLOGY,
             metavar="FILE",
-            help="Read the tasks of lost stores from FILE. FILE contains the output of Topology#describe.",
+            help="Read the tasks of lost stores from FILE, the output of Topology#describe.",
             readable=False,
         ),
     ] = None

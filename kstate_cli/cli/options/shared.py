@@ -168,7 +168,7 @@ Reason = Annotated[
 WarningsOk = Annotated[
     bool,
     typer.Option(
-        option.WARNINGS_OK, help="Exit with code 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL
+        option.WARNINGS_OK, help="Exit with code 0, not 1, if there are warnings.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
 DryRun = Annotated[bool, typer.Option(option.DRY_RUN, help="Print the plan without changing anything.")]
