@@ -99,4 +99,4 @@ def test_the_record_has_no_world_that_went_wrong() -> None:
     compared = sum(line["compared"] for line in lines)
     assert figures(lines).startswith(f"{len(lines)} worlds, {compared} stores compared")
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    assert f"has {len(lines)} worlds" in page and f"{compared:,} comparisons" in page, "the page has other figures"
+    assert f"contains {len(lines)} worlds" in page and f"{compared:,} comparisons" in page, "the page has other figures"
