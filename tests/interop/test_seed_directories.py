@@ -128,7 +128,7 @@ def test_an_application_continues_from_its_directories(
     assert [file.name for file in files_of_stores] == [f".checkpoint_{GARBLED}"] * 2
     for file in files_of_stores if guarantee == "alos" else ():
         file.unlink()
-    assert [row for row in again.rows if "the offset of a grace buffer" in row.get("message", "")], again.report
+    assert [row for row in again.rows if "a grace buffer's offset" in row.get("message", "")], again.report
     for folder, ignored in (("empty", NOT_SEEDED), ("copy", (*NOT_SEEDED, *VERSIONED))):
         good(harness.run(release, old, tmp_path / folder, Run(dump=tmp_path / f"{folder}.jsonl")))
         differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / f"{folder}.jsonl", ignore=ignored)
