@@ -223,8 +223,8 @@ def test_a_value_that_is_none_names_its_side(tmp_path: Path) -> None:
     key = next(iter(_rows(b / "0_0/rocksdb/count", family)))
     _edit(b / "0_0/rocksdb/count", family, {key: b"\x01"})
     only = ("--store", "count", "--task", "0_0")
-    assert "kstate could not compare 0_0/count: B: 0_0/count, row " in _diff(a, b, *only, status=6)[0].err
-    assert "kstate could not compare 0_0/count: A: 0_0/count, row " in _diff(b, a, *only, status=6)[0].err
+    assert "could not compare 0_0/count: B: 0_0/count, row " in _diff(a, b, *only, status=6)[0].err
+    assert "could not compare 0_0/count: A: 0_0/count, row " in _diff(b, a, *only, status=6)[0].err
 
 
 def test_positions_count_only_with_the_option(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_illegal_store_name_among_databases_is_unread(tmp_path: Path) -> None:
     (a / "0_0/rocksdb/we ird").mkdir()
     result = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
     assert (
-        "kstate could not compare everything: A: 0_0/rocksdb/'we ird': the name is not a legal store name" in result.err
+        "could not compare everything: A: 0_0/rocksdb/'we ird': the name is not a legal store name" in result.err
     )
 
 
@@ -310,5 +310,5 @@ def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
     (a / "0_0/we ird").mkdir()
     for text in ((), ("--task", "0_0")):
         result = kstate_here("diff", a, b, *text, status=6)
-        assert "kstate could not compare everything: A: '0_0/we ird': the name is not a legal store name" in result.err
+        assert "could not compare everything: A: '0_0/we ird': the name is not a legal store name" in result.err
     assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0

@@ -156,7 +156,7 @@ def test_java_without_pyspark(tmp_path: Path) -> None:
     for name in ("restore", "export"):
         words = [word for word in SAYS_WHY[name] if word not in ("--engine", "spark")]
         refusal = bare(*words, "--engine", "spark")
-        assert refusal.returncode == 4 and "kstate cannot import PySpark" in refusal.stderr, refusal.stderr
+        assert refusal.returncode == 4 and "cannot import PySpark" in refusal.stderr, refusal.stderr
         assert "pass --engine local, which does not need Spark" in refusal.stderr
         followed = bare(*words, "--engine", "local", *(("--warnings-ok",) if name == "restore" else ()))
         assert followed.returncode in (0, 1), followed.stderr

@@ -103,7 +103,7 @@ def test_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: 
     texts = ("query", "range", app, "made", "--value-serde", "protobuf_serde:value", "-o", "json")
     alice = {"customer": "alice", "cents": str(1 << 60)}
     assert _values(kstate(*texts, "--to", "2")) == [alice, alice]
-    assert "kstate cannot read the value of key b'3' as protobuf_serde:value" in kstate(*texts, status=4).err
+    assert "cannot read the value of key b'3' as protobuf_serde:value" in kstate(*texts, status=4).err
     monkeypatch.setenv("PROTOBUF_PLAIN", "1")
     keys = _make_store(tmp_path / "keys", {plain: b"v"})
     result = kstate(

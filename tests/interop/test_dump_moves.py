@@ -512,7 +512,7 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
         harness,
         out,
         topic,
-        "kstate cannot compare the log with the one that it read before, because the last 16 records that kstate "
+        "cannot compare the log with the one that it read before, because the last 16 records that kstate "
         "read no longer exist",
     )
     topic.produce(20)

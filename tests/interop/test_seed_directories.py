@@ -339,7 +339,7 @@ class Refusal:
 
 
 REFUSALS = {
-    "moved-task": Refusal(_moved_task, 4, "These are missing: 0_1", follow_sources=("host1", "host2")),
+    "moved-task": Refusal(_moved_task, 4, "the directories lack these tasks: 0_1", follow_sources=("host1", "host2")),
     "double-task": Refusal(
         _double_task, 4, "have the same task: 0_1", sources=("host1", "host2"), follow_sources=("host1", "host2"),
         remedy=("--skip-task", "OTHER/0_1"),

@@ -50,7 +50,7 @@ def test_every_failure_names_its_slice() -> None:
         OnThisHost().run([job], lambda: None)
     with pytest.raises(
         RunFailed,
-        match=r"kstate cannot write the sorted files of 0_0/a-store \(offsets 0 to 1 of a-topic\): ValueError",
+        match=r"cannot write the sorted files of 0_0/a-store \(offsets 0 to 1 of a-topic\): ValueError",
     ):
         OnThisHost().run([replace(job, staging="s3://nowhere")], lambda: None)
 

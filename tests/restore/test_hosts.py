@@ -219,7 +219,7 @@ def test_a_name_that_is_taken(dump: Path, tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, dump)
     (tmp_path / "barrier-a.json").mkdir()
     restore = hosts.restore("a", "--barrier", tmp_path, "--hosts", "2", "--host", "a")
-    assert restore.status == 4 and "kstate cannot write to" in restore.stderr and "Is a directory" in restore.stderr
+    assert restore.status == 4 and "cannot write to" in restore.stderr and "Is a directory" in restore.stderr
     assert restore.of("summary")[0]["executed"]
     assert hosts.tasks("a") == ["0_0", "0_1"]
 

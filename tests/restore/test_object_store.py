@@ -267,7 +267,7 @@ def test_followed(both: Both) -> None:
 def test_denied_listing_is_no_empty_dump(both: Both) -> None:
     """Nor a dump without a manifest, all of whose files count."""
     both.objects.behave(Fault("^GET .*list-type", 403, "AccessDenied", times=1))
-    with pytest.raises(DumpError, match="kstate cannot list the dump"):
+    with pytest.raises(DumpError, match="cannot list the dump"):
         read_dump(both.dumps[0].uri, complete=True, committed_only=True)
 
 

@@ -63,8 +63,8 @@ class Pair:
         standby = kstate("status", self.app, "-o", "json").summary["standby"]
         assert {
             "unused": "no application has used it since its last update",
-            "used": "an application has used it",
-            "unreadable": "kstate cannot read the file that records its state",
+            "used": "An application has used it",
+            "unreadable": "cannot read the file that records its state",
             None: "",
         }[standby] in output
         assert standby or "standby" not in output
