@@ -141,4 +141,4 @@ def test_it_does_its_work_where_nothing_else_is(installed: Installed) -> None:
     texts = ("--from-changelog", "examples/dump", "--spec", "examples/dump.toml", "--for", "4.3", "--dry-run")
     assert "orders" in installed("restore", "orders", *texts).stdout
     assert os.listdir(installed.folder) == ["examples"]
-    assert "undone" in installed("demo").stderr
+    assert "undid run 0001-migrate" in installed("demo").stderr
