@@ -300,9 +300,7 @@ def test_illegal_store_name_among_databases_is_unread(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/rocksdb/we ird").mkdir()
     result = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
-    assert (
-        "could not compare everything: A: 0_0/rocksdb/'we ird': the name is not a legal store name" in result.err
-    )
+    assert "could not compare everything: A: 0_0/rocksdb/'we ird': the name is not a legal store name" in result.err
 
 
 def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def test_a_file_of_a_dump_that_is_lost(harness: Harness, topic: Topic, tmp_path:
     file.unlink()
     topic.produce(5)
     refusal = kstate(*words, tmp_path / "dump")
-    assert refusal.status == 4 and "copy this file from another copy" in refusal.err and "--out" in refusal.err, refusal.report
+    assert refusal.status == 4 and "copy this file from another copy" in refusal.err and "--out" in refusal.err, (
+        refusal.report
+    )
     assert kstate(*words, tmp_path / "new").status == 0
     assert len(dumped(tmp_path / "new")[TopicPartition(topic.name, 0)]) == 105
     shutil.copy(copy / file.relative_to(tmp_path / "dump"), file)
