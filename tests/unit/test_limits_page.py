@@ -31,7 +31,7 @@ def test_stated_limits_are_those_of_the_code() -> None:
     generation = f"{generation_file.MOST_GENERATION_BYTES // mib} MiB, {generation_file._MOST_FILES:,} files"
     assert rows["generation of a snapshot repository"] == generation
     assert rows["objects of a snapshot repository"] == f"{repository._MOST_OBJECTS:,}"
-    assert rows["levels of directories in an application directory"] == str(entries.MOST_LEVELS)
+    assert rows["directories within an application directory"] == f"{entries.MOST_LEVELS} levels deep"
 
 
 def test_stated_limits_of_dumps_are_those_of_the_code() -> None:
