@@ -56,6 +56,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("verify", DEMO),
     ("verify", DAMAGED),
     ("check", DEMO, "--for", "4.3"),
+    ("check", DEMO, "--for", "4.3", "--dump", "dump"),
     ("check", DEMO, "--for", "4.2"),
     ("check", KILLED, "--for", "4.3"),
     ("explain", "offsets-in-column-family"),
