@@ -21,8 +21,8 @@ class HintConditions:
     Both commands refuse the whole directory because of one task, whichever task the finding is about.
     """
 
-    has_unclean_tasks: bool
-    """Under exactly-once, a task may have uncommitted rows."""
+    unclean_stores: frozenset[str] | None
+    """The stores of tasks that may have uncommitted rows under exactly-once; None without such a task."""
     is_of_another_release: bool
     """The directory has files of releases that keep offsets elsewhere, so ``restore`` cannot complete it."""
     has_unsupported_headers: bool
@@ -30,11 +30,15 @@ class HintConditions:
     unlogged: tuple[str, ...] = ()
     """The stores without an offset in unclean tasks. Rebuilding the tasks drops them: no changelog has their rows."""
 
-    def accepted(self, template: str) -> str:
-        """Return the template of a hint with a command that accepts the directory."""
+    def accepted(self, template: str, store: str | None) -> str:
+        """Return the template of a hint about ``store`` with a command that accepts the directory."""
         if RESTORE in template and self.is_of_another_release:
             template = _after_migration(template)
-        if self.has_unclean_tasks and option.WIPE_UNCLEAN not in template:
+        # With a selected store, restore checks only the tasks that have the store.
+        is_refused = self.unclean_stores is not None and (
+            RESTORE_STORE not in template or store is None or store in self.unclean_stores
+        )
+        if is_refused and option.WIPE_UNCLEAN not in template:
             # An unclean task is rebuilt as a whole, so restore refuses to rebuild one of its stores.
             template = template.replace(RESTORE_STORE, RESTORE)
             for command in (RESTORE, MIGRATE):
@@ -54,7 +58,7 @@ def hint_conditions(
     has_old_file = into_family and any(task.checkpoint is not None for task in app.tasks)
     has_headers = any(store.families & headers_families() for store in stores)
     return HintConditions(
-        has_unclean_tasks=bool(unclean),
+        unclean_stores=frozenset(state.store.name for task in unclean for state in task.stores) if unclean else None,
         is_of_another_release=has_old_file or any(store.has_offsets_family != into_family for store in stores),
         has_unsupported_headers=has_headers and not into_family,
         unlogged=tuple(
