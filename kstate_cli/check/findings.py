@@ -54,6 +54,11 @@ class Finding:
     task: str | None = None
     store: str | None = None
 
+    @property
+    def has_action(self) -> bool:
+        """Whether the hint says to do something."""
+        return self.hint != NOTHING
+
 
 # Templates of hints that several codes share.
 MIGRATE: Final = f"kstate migrate APP {option.TO} RELEASE"

@@ -60,6 +60,8 @@ class EngineChoice:
     engine: Engine
     reason: str
     """Without a subject: it follows the name of the engine in plans, and is a member of JSON."""
+    is_requested: bool = False
+    """The user chose it by an option."""
     is_automatic: bool = False
     """The user did not choose it. Local processes may then start Spark to sort what only Spark can sort."""
 
@@ -72,7 +74,7 @@ class EngineChoice:
 def choose_engine(choice: EngineOption, settings: SparkSettings) -> EngineChoice:
     """Return the engine that ``option`` means with these settings of Spark."""
     if choice is not EngineOption.auto:
-        return EngineChoice(Engine(choice.value), REQUESTED)
+        return EngineChoice(Engine(choice.value), REQUESTED, is_requested=True)
     if settings.master is not None:
         return EngineChoice(Engine.spark, f"a Spark master is configured: {settings.master}", is_automatic=True)
     if settings.conf:

@@ -307,7 +307,7 @@ def test_removes_only_unnamed_files_of_the_run(objects: ObjectStore) -> None:
 
 
 CASES = {
-    "denied": (Fault(".", 403, "AccessDenied"), Refused, "does not have the permission"),
+    "denied": (Fault(".", 403, "AccessDenied"), Refused, "lacks the permission"),
     "no such key id": (Fault(".", 403, "InvalidAccessKeyId"), Refused, "InvalidAccessKeyId"),
     "another region": (Fault(".", 400, "AuthorizationHeaderMalformed"), Refused, "AuthorizationHeaderMalformed"),
     "out of order": (Fault(".", 503, "SlowDown"), RunFailed, "SlowDown"),

@@ -28,7 +28,7 @@ def test_in_a_bucket(marker: str, objects: ObjectStore, tmp_path: Path) -> None:
     for place in ("lake", "lake/dump", f"lake/dump/{A}", f"lake/dump/{A}/part=0", f"lake/dump/{A}/part=0/a.parquet"):
         with pytest.raises(DumpError) as caught:
             open_dump(objects.uri(place))
-        assert f"lake/dump/{A} is a table (" in caught.value.message and "Only the log" in caught.value.message
+        assert f"lake/dump/{A} is a table (" in caught.value.message and "Only the table's log" in caught.value.message
 
 
 def test_denied_listing_above_a_dump_in_a_bucket_is_a_warning(objects: ObjectStore, tmp_path: Path) -> None:

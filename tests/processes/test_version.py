@@ -88,5 +88,5 @@ def test_short_as_ever(tmp_path: Path) -> None:
 def test_it_is_for_the_version_only(tmp_path: Path) -> None:
     run = _run("--verbose", "ls", ".", folder=tmp_path)
     assert run.returncode == 2
-    assert "kstate: --verbose needs --version" in run.stderr
+    assert "kstate: --verbose works only with --version" in run.stderr
     assert "to see the versions, run kstate --version --verbose" in run.stderr

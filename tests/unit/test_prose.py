@@ -54,6 +54,8 @@ EXCEPTIONS = {
     "broker/settings.py:refused_by_client": "librdkafka names the setting that it rejects only in its message",
     "texts.py:first_line": "what is printed of an error with many lines",
     "spark/context.py:_last_line": "what is printed of a Java error with a Python traceback in it",
+    # A text with a meaning of its own.
+    "check/findings.py:has_action": "the hint that nothing is to do is a constant of this module",
     # How something is printed.
     "cli/output.py:error_lines": "a place that the message has named is not printed behind it again",
     "cli/views/check.py:_show_hint": "a command, which ends its line, is printed on one of its own",

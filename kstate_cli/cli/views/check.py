@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
+from kstate_cli.check.findings import NOTHING, Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, print_prose, safe, say, table
 from kstate_cli.clock import duration_text, utc_text
@@ -35,7 +35,6 @@ _HANGING: Final = " " * 2
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECTED: "cyan"}
 _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
 """A hint that ends in a command, and the text before it."""
-_NOTHING: Final = "nothing to do"
 _READY: Final[Mapping[bool | None, str]] = {
     False: "You can start the application with {}",
     # A second instance on the same directory would fail at the lock, and the last flush is not what it will find.
@@ -103,7 +102,7 @@ def _print_last_line(release: str, report: Report, start: Start, *, running: boo
 
 def _is_uneventful(report: Report) -> bool:
     """Return whether all findings are expected, and none has an action."""
-    return report.clean and all(finding.hint == _NOTHING for finding in report.findings)
+    return report.clean and not any(finding.has_action for finding in report.findings)
 
 
 def show_problems(release: str, report: Report, start: Start, *, running: bool | None) -> None:
@@ -217,7 +216,7 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
     groups = sorted(_grouped(report.findings), key=lambda alike: order.index(alike[0].level))
     actions = [(alike[0].code.name, dict.fromkeys(finding.hint for finding in alike)) for alike in groups]
     for _, hints in actions:
-        hints.pop(_NOTHING, None)
+        hints.pop(NOTHING, None)
     if not any(hints for _, hints in actions):
         print_prose(f"nothing. {_READY[running].format(release)}", indent=_INDENT)
     for code, hints in actions:

@@ -219,13 +219,11 @@ def _time(plan: Plan, view: PlanView) -> str:
 
 def engine_text(choice: EngineChoice) -> str:
     """Return the engine and the reason for it, as a line of a plan shows them."""
-    from kstate_cli.spark.engine import REQUESTED
-
     engine = "local processes"
     if choice.is_spark:
         engine = "Spark"
     reason = choice.reason
-    if reason == REQUESTED:
+    if choice.is_requested:
         reason = f"you passed {option.ENGINE}"
     return f"{engine} ({reason})"
 

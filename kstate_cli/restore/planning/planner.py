@@ -19,7 +19,7 @@ from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import unproven_release, unproven_too
 from kstate_cli.restore.planning.as_of import task_times
-from kstate_cli.restore.planning.judge import NO_OFFSET, Action
+from kstate_cli.restore.planning.judge import Action
 from kstate_cli.restore.planning.obstacles import (
     incompatible,
     judge_problems,
@@ -459,7 +459,7 @@ def _screen_text(store: StoreWork) -> str:
     end = f"up to {offsets_text(store.offsets)}"
     if not store.rebuild:
         return f"catch up {end}, {why}"
-    if store.existing is None and why == NO_OFFSET:
+    if store.existing is None:
         why = "the store does not exist"
     return f"rebuild from the earliest offset {end}, because {why}"
 
