@@ -138,7 +138,7 @@ def check(
     This command changes nothing. With --dump, --offsets or --bootstrap-server, kstate also predicts how many records
     Kafka Streams will restore, and whether the log still has the offsets. With --topology, kstate predicts the effect
     of a changed topology and prints the `kstate rehome` command that keeps the stores. The exit code is 3 if there are
-    findings.
+    errors or warnings.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest

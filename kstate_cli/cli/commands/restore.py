@@ -73,9 +73,7 @@ def restore(
         Path,
         typer.Argument(
             metavar="APP",
-            help=(
-                "Path to the application directory (state.dir/application.id). If it does not exist, kstate creates it."
-            ),
+            help=("Path to the application directory (state.dir/application.id). The state.dir must exist."),
             readable=False,
         ),
     ],
