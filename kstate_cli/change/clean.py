@@ -142,7 +142,7 @@ def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.SWITCHING:
         return (
-            f"the run {interrupted} while it swapped the directories. The next command that changes the directory "
+            f"the run {interrupted} while it was swapping the directories. The next command that changes the directory "
             f"completes or removes this run. To complete and undo it now, run {command('undo', app)}"
         )
     if run.state is RunState.UNDOING:

@@ -309,7 +309,8 @@ def _refuse_changed(app: Path, run: Run) -> None:
     changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
     if changed:
         raise Refused(
-            f"run {run.name} was interrupted while it swapped the directories, and its tree has changed since then: "
+            f"run {run.name} was interrupted while it was swapping the directories, and the tree of the run has "
+            f"changed since then: "
             f"{some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(
@@ -430,7 +431,7 @@ def _neither(app: Path, run: Run) -> Refused:
     """Return the error for an interrupted exchange if nothing proves whether it happened."""
     why, state, where = (
         "no mark shows whether the swap happened",
-        "while it swapped the directories",
+        "while it was swapping the directories",
         "does not exist",
     )
     if run.token is None:

@@ -37,7 +37,7 @@ _SEARCHED: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Not blocking: opening a FIFO would wait for its writer."""
 _IS_LINK: Final = "{} is a symbolic link, which kstate does not follow here"
-_IS_ANOTHER: Final = "was replaced by another directory while RocksDB used it"
+_IS_ANOTHER: Final = "was replaced by another directory while RocksDB was using it"
 
 
 class _OpenHow(ctypes.Structure):

@@ -41,7 +41,7 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_records": ("How many records or rows the command processed.", _LABELS),
     "kstate_warnings": ("How many warnings the command printed.", _LABELS),
     "kstate_held_back_offsets": (
-        "dump: how many offsets at the log ends kstate could not read because of open transactions.",
+        "dump: the number of offsets at the log ends that kstate could not read because of open transactions.",
         _LABELS,
     ),
     _FINDINGS: ("How many findings the command reported, by code and level.", (*_LABELS, "code", "level")),

@@ -164,7 +164,9 @@ def _grown(content: Any, generation: int | None) -> Grown:
         )
     # The generation must be that of the name: a manifest that was copied to a higher name would count as the newest.
     if whole.number("generation") != generation:
-        raise DumpError(f"it contains generation {whole.members['generation']}, but its name states another one")
+        raise DumpError(
+            f"it contains generation {whole.members['generation']}, but its name states a different generation"
+        )
     if generation == MOST_GENERATION:
         raise DumpError("its generation number is implausibly high")
     # _full checks that the generation in which a full dump began is not above this one.

@@ -302,7 +302,7 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
         if partition is None:
             partition = key.partition
         if (topic, partition) != (key.topic, key.partition):
-            raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
+            raise DumpError(f"{printable(path)} is listed under {key}, but names a different partition")
     return ManifestFile(path, facts.number("size"), digest, topic, partition)
 
 

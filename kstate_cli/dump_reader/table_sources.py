@@ -149,7 +149,9 @@ def _require_same_rows(
     if None in (*before, *after):
         raise _RefusedTableError(f"commit {number} rewrote files, and kstate does not know whether it kept all records")
     if sum(rows or 0 for rows in before) != sum(rows or 0 for rows in after):
-        raise _RefusedTableError(f"commit {number} rewrote files with another number of records")
+        raise _RefusedTableError(
+            f"commit {number} replaced files with files that contain a different number of records"
+        )
 
 
 def _require_plain_columns(metadata: Mapping[str, Any] | None) -> None:
@@ -325,8 +327,8 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
 def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
     """Return the refusal of a table that cannot serve as a dump."""
     hint = (
-        "if its rows are nevertheless complete, write them as plain Parquet to a new folder with a reader for that "
-        "format. Then pass this folder"
+        "if the table's rows are nevertheless complete, use a reader for that format to write them to a new folder as "
+        "plain Parquet. Then pass this folder"
     )
     details = []
     if format_.example is not None:

@@ -167,7 +167,9 @@ def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, r
     if read is None:
         return compare(sample, (), log_start)
     if read.ended is SpanEnd.BELOW_START:
-        return Comparison(Identity.NOT_COMPARABLE, "its first records were deleted while kstate compared it")
+        return Comparison(
+            Identity.NOT_COMPARABLE, "the first records of the log were deleted while kstate was comparing the log"
+        )
     return compare(sample, [tail_record(message) for message in read.records], log_start)
 
 

@@ -60,7 +60,7 @@ ERRORS: Final = {
     ),
     DumpError.code: Texts(
         "The dump contradicts its manifest, or kstate cannot read the dump (exit 4)",
-        "For example, files are missing, a column has another type, or the manifest does not match the records.",
+        "For example, files are missing, a column has the wrong type, or the manifest does not match the records.",
         do=(str(DumpError.usual_hint),),
     ),
     DumpRot.code: Texts(
@@ -176,9 +176,9 @@ REHOME: Final = {
     WhyRefused.GENERATED: Texts(
         "A generated store name contains its operator's number (exit 4)",
         (
-            "After a topology change, the operator may have another number. Its store then has another name and "
-            "another changelog, and the old name may belong to another operator. kstate moves such a store only if "
-            "it has the same sources and processors in both descriptions."
+            "After a topology change, the operator may have a different number. Its store then has a different name "
+            "and a different changelog, and the old name may belong to another operator. kstate moves such a store "
+            "only if the store has the same sources and processors in both descriptions."
         ),
         do=(_OLD, "or set the old name in the code, with Materialized.as"),
     ),
@@ -241,8 +241,8 @@ REHOME: Final = {
     WhyRefused.PARTITIONS: Texts(
         ("A changelog's partitions do not match the number of tasks in its new sub-topology (exit 4)"),
         (
-            "Streams creates one task for each partition of the largest source topic. It fails to start if an "
-            "existing changelog has another number of partitions. If Streams restores a table from its source "
+            "Streams creates one task for each partition of the largest source topic. It fails to start if an existing "
+            "changelog has a different number of partitions. If Streams restores a table from its source "
             "topic, the application never reaches RUNNING."
         ),
         log=(OTHER_PARTITIONS,),
@@ -250,7 +250,7 @@ REHOME: Final = {
     ),
     WhyRefused.OTHER_CLUSTER: Texts(
         "The broker has none of this directory's changelogs (exit 4)",
-        "Either the broker belongs to another cluster, or this user may not describe these topics.",
+        "Either the broker belongs to a different cluster, or this user may not describe these topics.",
         do=("pass this application's cluster, and a user that may describe its topics",),
     ),
 }
@@ -282,7 +282,9 @@ EXITS: Final = {
             "The work is complete, but you should read the warnings. For example, kstate skipped stores, dropped "
             "headers, or found an unclean shutdown. The output of a command that reads may lack rows."
         ),
-        do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK}, so that the command exits with 0",),
+        do=(
+            f"read the warnings. If you accept them, pass {option.WARNINGS_OK}, so that the command exits with code 0",
+        ),
     ),
     str(UsageError.exit_code): Texts(
         "The command line is invalid",

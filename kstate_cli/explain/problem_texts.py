@@ -26,9 +26,8 @@ _WIPE = (
     f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
 )
 _DAMAGED = (_VERIFY, _REBUILD, _WIPE)
-_KILLED = (
-    "if the application was killed while it created or dropped the database, migrate without its task: "
-    + command("migrate", "APP", option.TO, "RELEASE", option.UNCLEAN, "wipe")
+_KILLED = "if the application was killed while creating or dropping the database, migrate without its task: " + command(
+    "migrate", "APP", option.TO, "RELEASE", option.UNCLEAN, "wipe"
 )
 _HALF_MADE = (*_DAMAGED, _KILLED)
 _NOT_SET = "if the application sets neither, let it restore the store when it starts: " + command(
@@ -295,7 +294,7 @@ PROBLEMS: Final = {
     ProblemCode.SST_NOT_NAMED: Texts(
         "A file in a database contains rows, but the MANIFEST does not list this file",
         (
-            "A crash can leave such files behind, which are harmless. If the application did not crash, the "
+            "A crash can leave such files behind. They are harmless. If the application did not crash, the "
             "MANIFEST is truncated, and rows are silently missing. kstate still changes the directory if you ask "
             "for it."
         ),
@@ -423,8 +422,8 @@ NOTES: Final = {
         Texts(
             "The store's rows fit several kinds of store, or the store has no rows",
             (
-                "To restore, query or export a store with rows, kstate needs its kind. The commands ls, verify and "
-                "check do not need it."
+                "To restore, query or export a store with rows, kstate must know the store's kind. The commands ls, "
+                "verify and check do not need the kind."
             ),
             do=(f"set kind in the specification that this command prints: {_LS_SPEC}",),
         ),
@@ -472,7 +471,7 @@ NOTES: Final = {
         ("some segments have no offset (", "although others have one"),
         Texts(
             "The application was killed before RocksDB flushed some segments of the store",
-            "These segments may lack rows, so the commands ls, query, export and diff exit with 1.",
+            "These segments may lack rows, so the commands ls, query, export and diff exit with code 1.",
             rule=(
                 "a store has reached a Position or an offset only if all its segments have reached it "
                 f"({see('offsets.md')})"

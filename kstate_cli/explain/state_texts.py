@@ -215,7 +215,7 @@ OUTCOMES: Final = {
         (_FINDING, _DUMP),
     ),
     Outcome.LOST: Texts(
-        "Streams wipes the task. The store's rows are lost, because it has no changelog",
+        "Streams wipes the task. The store's rows are lost, because the store has no changelog",
         "They cannot be restored afterwards.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,

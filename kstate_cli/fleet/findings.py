@@ -205,8 +205,8 @@ TASK_DOUBLED: Final = FleetCode(
     level=FleetLevel.WARNING,
     more=(
         "The additional copy is a standby, or an old copy that remained when the task moved to another host. "
-        "Streams' cleaner deletes old copies after state.cleanup.delay.ms. If all instances restart, each of them "
-        "may get the task, and restores the records that its copy lacks."
+        "Streams' cleaner deletes old copies after state.cleanup.delay.ms. If all instances restart, any of them may "
+        "get the task. That instance restores the records that its copy lacks."
     ),
     source=(
         "the expected copies are one active task and num.standby.replicas standbys. Streams' cleaner deletes all "

@@ -367,5 +367,7 @@ def _number(row: Mapping[str, Any], name: str) -> int:
 def _flag(row: Mapping[str, Any], name: str) -> bool | None:
     value = row.get(name)
     if value is not None and not isinstance(value, bool):
-        raise MalformedBytesError(f"{_SOURCE} prints {name} as true, false or null, but this line has another value")
+        raise MalformedBytesError(
+            f"{_SOURCE} prints {name} as true, false or null, but this line has a different value"
+        )
     return value

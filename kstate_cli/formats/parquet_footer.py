@@ -133,7 +133,7 @@ def _leaves(elements: list[Any]) -> list[_Leaf]:
             repetition += element.get(_REPETITION) == _REPEATED
         children = element.get(_CHILDREN, 0)
         if not isinstance(children, int) or not 0 <= children < len(elements):
-            raise _wrong("an element of its schema has more children than there are further elements")
+            raise _wrong("a schema element has more children than there are remaining elements")
         if children:
             waiting.append([children, definition, repetition])
             # The bottom entry belongs to no element, and the next one to the root.
@@ -146,14 +146,14 @@ def _leaves(elements: list[Any]) -> list[_Leaf]:
 
 def _as_struct(value: Any) -> _Struct:
     if not isinstance(value, dict):
-        raise _wrong("a struct is missing or is of another type")
+        raise _wrong("a struct is missing or has the wrong type")
     return value
 
 
 def _list(struct: _Struct, field: int) -> list[Any]:
     value = struct.get(field, [])
     if not isinstance(value, list):
-        raise _wrong("a list is of another type")
+        raise _wrong("a list has the wrong type")
     return value
 
 

@@ -72,7 +72,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (
             "maintain: how many offsets the store is behind the end of the dump, including transaction "
             "markers. The value is 0 if the application is ahead of the dump. The gauge is absent if a "
-            "standby is ahead, because the standby then belongs to another log."
+            "standby is ahead, because the standby then belongs to a different log."
         ),
         _STORE,
     ),
@@ -85,7 +85,10 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
-        ("maintain: how many offsets at the log ends open transactions held back when kstate last read the broker."),
+        (
+            "maintain: how many offsets at the log ends were held back by open transactions when kstate last read the "
+            "broker."
+        ),
         _DUMP,
     ),
     "kstate_dump_headroom_seconds": (

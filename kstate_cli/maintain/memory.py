@@ -267,7 +267,7 @@ def _refusal(path: Path, why: str) -> Refused:
 def _memory(content: Any) -> Memory:
     """Return the memory in parsed JSON. Raise ValueError, KeyError or TypeError if it is not as kstate writes it."""
     if content["format"] != FORMAT:
-        raise ValueError("another format")
+        raise ValueError("a different format")
     memory = Memory()
     for row in content["results"]:
         result = _result(row)

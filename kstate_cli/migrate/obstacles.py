@@ -164,7 +164,7 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
             details=first_lines(lines),
             where=str(snapshot.app.path),
             hint=(
-                "set another compaction style in rocksdb.config.setter. Start and stop the application once, then "
+                "set a different compaction style in rocksdb.config.setter. Start and stop the application once, then "
                 "migrate"
             ),
         )

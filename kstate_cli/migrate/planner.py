@@ -339,7 +339,8 @@ def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str
     It is a loss if Streams would then wipe rows of the same task that no changelog can restore.
     """
     wiped = (
-        f"{state.task.name}: {name} was wiped in every task, so kstate does not know where 4.3 keeps its offset. If "
+        f"{state.task.name}: {name} was wiped in every task, so kstate does not know where 4.3 keeps the store's "
+        f"offset. If "
         "this is a RocksDB store, Streams wipes its whole task under exactly-once"
     )
     without = [other.store for other in state.stores if not other.offsets]

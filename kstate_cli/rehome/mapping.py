@@ -266,7 +266,7 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
             code=WhyRefused.GLOBAL,
             hint=(
                 "wipe these stores, so that Kafka Streams recreates them. kstate cannot move them, because a global "
-                "store has another changelog and no partitions"
+                "store has a different changelog and no partitions"
             ),
         )
 
@@ -323,8 +323,8 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
             code=WhyRefused.TWO_COPIES,
             hint=(
                 f"pass the description of the previous topology: {option.FROM} OLD.txt. kstate then uses that "
-                "topology's copies. In some patch releases, several sub-topologies have a copy of one store, which "
-                "this description shows"
+                "topology's copies. This description shows a copy of one store in several sub-topologies, as some "
+                "patch releases build them"
             ),
         )
     return {

@@ -40,11 +40,10 @@ class LeaveReason(str, Enum):
     __str__ = str.__str__
 
     NO_SUCH_STORE = "the new topology does not have this store. Its changelog topic is kept"
-    STARTED = "you have already started the new topology here, which created this copy"
+    STARTED = "you have already started the new topology here, and it created this copy"
     EMPTY = "a failed start left this store empty. Streams recreates it"
     LOST = (
-        "its offset was lost when the new topology ran in its task. Another copy, which this topology created, has "
-        "an offset"
+        "its offset was lost when the new topology ran in its task. The copy that this topology created has an offset"
     )
     REMOVED = "its sub-topology was removed. Its changelog topic is kept"
     COPY = "several sub-topologies each had a copy. The changelog has the records of all copies"

@@ -337,7 +337,7 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
     wrong = sorted(_unreadable(layout, release))
     # A task must not have offsets in two places (KIP-1035), because a release reads only one of them.
     if inside != snapshot.inside:
-        wrong = ["this release keeps offsets in another place"]
+        wrong = ["this release keeps offsets in a different place"]
     if wrong:
         raise Refused(
             f"{release} cannot open the directory",

@@ -138,7 +138,7 @@ def refuse_continuation(request: SeedRequest, plan: SeedPlan, events: Sequence[M
         )
     elif planned is not None and planned.get("digest") != plan.digest:
         yield Refused(
-            f"the journal {request.journal} belongs to another plan: the dump, the source or the options have "
+            f"the journal {request.journal} belongs to a different plan: the dump, the source or the options have "
             "changed since then",
             hint=f"pass the journal's dump and options, or undo that run: {undo}",
         )
@@ -409,7 +409,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     if not request.same_cluster and not target_offsets(request, plan.committed).items() <= plan.offsets.items():
         raise Refused(
             "the input topics of the target have changed since kstate made the plan",
-            hint=f"stop the mirror that writes to them. Before another run, undo this one: {undo}",
+            hint=f"stop the mirror that writes to these topics. Before another run, undo this one: {undo}",
         )
 
 

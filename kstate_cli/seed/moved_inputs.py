@@ -134,8 +134,8 @@ def _moved_inputs(
             raise _not_enlarged(topic, facts.partitions, new)
         elif not request.same_cluster and facts.partitions in old | new:
             raise Refused(
-                f"kstate cannot convert the offsets of the input topic {topic} to another number of partitions, "
-                "because they are different on the target cluster",
+                f"kstate cannot convert the offsets of the input topic {topic} to a different number of partitions, "
+                f"because the offsets are different on the target cluster",
                 hint=(
                     f"pass {option.START_OFFSETS} FILE with each partition's offset on the target, or "
                     f"{option.NO_OFFSETS}"

@@ -398,7 +398,7 @@ def _refusal(partitioning: Partitioning, sources: Sequence[SourceRecords]) -> Re
     )
     other = fitting_key(rule.partitioner, sources)
     if other is not None:
-        hint = f"all its keys fit another form. Pass {option.KEY_OF} {quoted(f'{store}={other}')}"
+        hint = f"all its keys fit a different form. Pass {option.KEY_OF} {quoted(f'{store}={other}')}"
     return Refused(
         f"kstate cannot divide the store {store} into {plural(partitioning.target_count, 'partition')}: "
         f"{comparison.wrong:,} of its {plural(comparison.records, 'record')} are not in the partition that "

@@ -321,7 +321,7 @@ def plan_records(request: SeedRequest, facts: SeedFacts, events: Events) -> Seed
         topics, offsets = [*topics, *queues], {**offsets, **places}
     if offsets:
         topics_text = ", ".join(sorted({key.topic for key in offsets}))
-        notes.append(f"the new group gets offsets of these topics: {topics_text}")
+        notes.append(f"the new group gets offsets for these topics: {topics_text}")
     return SeedPlan(
         request.app,
         facts.source_app,

@@ -201,7 +201,7 @@ def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: st
         # An empty partition has no file, and a dump of Parquet files does not name it.
         return None if log.end == 0 else "the dump does not contain this partition"
     if dumped.topic_id != topic_id:
-        return "the dump belongs to another topic with the same name, or its topic id is unknown"
+        return "the dump belongs to a different topic with the same name, or its topic id is unknown"
     if dumped.start is None or dumped.log_start is None or dumped.start > dumped.log_start:
         return "the dump does not begin at the log start"
     # The dump ends at the last stable offset of its own time; the log may have grown since.

@@ -319,6 +319,6 @@ def _compare(digest: LogDigest, committed: WrittenLog, target: TopicPartition) -
 def _foreign(target: TopicPartition) -> RunFailed:
     return RunFailed(
         f"{target} contains records that this run has not written",
-        hint="stop the program that writes to it, delete the topics of the new application, then run the command "
-        "again with a new journal",
+        hint="stop the program that writes to this partition, delete the topics of the new application, then run the "
+        "command again with a new journal",
     )

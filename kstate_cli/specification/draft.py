@@ -292,8 +292,8 @@ def _refusal(missing: list[Missing], file_name: str) -> Refused:
     return Refused(
         "the specification is incomplete",
         details=questions,
-        hint=f"add the missing lines to {file_name} and pass it with {option.SPEC}. Its first line is format = 1, and "
-        "each line belongs below its table:",
+        hint=f"add the missing lines to {file_name} and pass it with {option.SPEC}. The first line of the file is "
+        "format = 1, and each missing line belongs below its table:",
         hint_details=lines,
     )
 

@@ -414,7 +414,7 @@ def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: 
         # RocksDB would open the database although a file is too short, and fail only when it reads after the end.
         elif size != file.size:
             text = f"the file has {size} bytes instead of {file.size}"
-            problems.append(Problem(code, place / file.name, text, "the MANIFEST records another size"))
+            problems.append(Problem(code, place / file.name, text, "the MANIFEST records a different size"))
 
 
 def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredOptions | None:

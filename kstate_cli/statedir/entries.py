@@ -409,8 +409,8 @@ def special_entries(app: Path) -> Iterator[Problem]:
                     waiting.append((entry.path, place))
                 else:
                     folder_above = Place(place.names[:_PRINTED_LEVELS], Spelling.AND_BELOW)
-                    rule = f"kstate reads at most {MOST_LEVELS} levels of directories"
-                    text = f"the directory has more than {MOST_LEVELS} levels of directories"
+                    rule = f"kstate reads directories at most {MOST_LEVELS} levels deep"
+                    text = f"the directory is more than {MOST_LEVELS} levels deep"
                     yield Problem(ProblemCode.SPECIAL, folder_above, text, rule)
             elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, place)) is not None:
                 yield problem

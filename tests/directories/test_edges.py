@@ -466,7 +466,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
     app = interrupt_run("after-switch", tmp_path)
     messages = kstate("clean", app).err
-    assert "while it swapped the directories. The next command that changes the directory completes or" in messages
+    assert "while it was swapping the directories. The next command that changes the directory completes or" in messages
     assert f"To complete and undo it now, run kstate undo {app}" in messages
     new = content(app)
     assert (

@@ -224,4 +224,4 @@ def test_refuses_contradicting_options(tmp_path: Path) -> None:
         kstate("rehome", world.first, *words, "--spec", world.spec, "-o", "json", status=2)
         assert tree_hash(world.first.parent) == before
     world.release = "4.3"
-    assert "this release keeps offsets in another place" in world.refusal(world.first)
+    assert "this release keeps offsets in a different place" in world.refusal(world.first)

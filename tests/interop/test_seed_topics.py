@@ -168,7 +168,7 @@ def test_keys_are_erased_with_a_receipt(source: Source) -> None:
     journal = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in journal if '"done"' not in line))
     keys.write_text("count=key-4\n")
-    assert "belongs to another plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
+    assert "belongs to a different plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
 
 
 def test_windowed_keys_of_a_key_value_store_are_not_kept_silently(source: Source) -> None:
@@ -672,7 +672,7 @@ def test_a_plan_that_changed_is_not_continued(source: Source) -> None:
     lines = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in lines if '"done"' not in line))
     refusal = kstate(*source.words("--rename-store", "count=total"))
-    assert "belongs to another plan" in refusal.error["message"]
+    assert "belongs to a different plan" in refusal.error["message"]
     assert "kstate seed --undo --delete-topics" in refusal.error["hint"]
     (command,) = (line.strip() for line in refusal.error["hint"].splitlines() if "kstate seed --undo" in line)
     undone = kstate(*shlex.split(command.partition("kstate ")[2]))
@@ -693,7 +693,7 @@ def test_a_dry_run_of_a_continued_run_judges_the_target(source: Source) -> None:
     cut_journal(source, "planned", "announced", "created", "verified", "committing")
     assert set(conditions(kstate(*source.words("--dry-run"))).values()) <= {"met", "unknown"}
     other_plan = kstate(*source.words("--rename-store", "count=total", "--dry-run"))
-    assert other_plan.status == 4 and "belongs to another plan" in other_plan.error["message"], other_plan.report
+    assert other_plan.status == 4 and "belongs to a different plan" in other_plan.error["message"], other_plan.report
     source.commit(source.new, offset=7)
     offsets = kstate(*source.words("--dry-run"))
     assert offsets.status == 4 and condition(offsets, "target-empty")[0] == "not-met", offsets.report
@@ -772,7 +772,7 @@ def test_a_run_of_another_plan_can_be_undone(source: Source) -> None:
     admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
     admin.delete_consumer_groups([source.new])[source.new].result()
     refusal = source.seed("--rename-store", "count=total", status=4)
-    assert "belongs to another plan" in refusal.error["message"] and "--undo" in refusal.error["hint"]
+    assert "belongs to a different plan" in refusal.error["message"] and "--undo" in refusal.error["hint"]
     unfinished = source.undo(status=4)
     assert "delete this topic yourself" in unfinished.error["hint"], unfinished.report
     delete_topics(source.harness, [f"{source.new}-count-changelog"])

@@ -155,7 +155,7 @@ CARRIED_OUT = {
             ("seed/partition_plan.py", "pass --partitions SUBTOPOLOGY=NUMBER"),
             ("seed/partition_plan.py", "pass one number for all stores"),
             ("seed/emitted_windows.py", "pass --no-offsets and set the new group's offsets"),
-            ("seed/partitioning.py", "all its keys fit another form"),
+            ("seed/partitioning.py", "all its keys fit a different form"),
             ("seed/partitioning.py", "with the left table's rule"),
             ("seed/partition_plan.py", "all its keys fit {name}"),
             ("cli/commands/seed.py", "omit one of them"),

@@ -136,7 +136,7 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
     source=(
         "in 4.3.1, RocksDBTimeOrderedSessionStoreWithHeaders prepends a zero byte to existing on-window-close "
         f'sessions (KIP-1285). Reading a number then fails with "{log.NOT_A_LONG}", and a string silently gets '
-        "another value"
+        "a different value"
     ),
     hint="keep dsl.store.format=DEFAULT. If the application has already run with HEADERS, wipe and restore the store",
 )
@@ -278,7 +278,8 @@ LEFTOVER_FILE: Final = FindingCode(
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "Streams writes offsets to a .tmp file, which it then renames. The next commit overwrites the leftover file."
+        "Streams writes offsets to a .tmp file and then renames this file. The next commit overwrites the leftover "
+        "file."
     ),
     log=SILENT,
     source="OffsetCheckpoint.write creates the file, and a crash prevented the rename ({page})",
@@ -307,7 +308,7 @@ SEGMENT_OFF_GRID: Final = FindingCode(
     log=SILENT,
     source=(
         "AbstractSegments.segmentName computes only multiples of the segment interval, so Streams never opens a "
-        "segment with another number ({page})"
+        "segment with a different number ({page})"
     ),
     page="layout.md#segments",
     hint=f"rename the directory or wipe the store: {WIPE_STORE}",
@@ -359,8 +360,9 @@ FAILED_START_DELETES: Final = FindingCode(
     "Startup fails, and Streams deletes task directories",
     level=Level.WARNING,
     more=(
-        "A stream thread that fails closes its tasks without flushing them. Under exactly-once, it also deletes "
-        "their directories. Streams then restores all stores with a changelog from the beginning, and the other "
+        "When a stream thread fails, it closes its tasks without flushing them. Under exactly-once, it also deletes "
+        "the directories of these tasks. Streams then restores all stores with a changelog from the beginning, and the "
+        "other "
         "stores are lost. In a test, 4.2.1 deleted all tasks in a directory that 4.3 had written."
     ),
     log=SILENT,

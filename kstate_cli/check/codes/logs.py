@@ -90,7 +90,7 @@ TOPIC_RECREATED: Final = FindingCode(
     ),
     log=SILENT,
     source=(
-        "a recreated topic has the same name but another topic id (KIP-516). Offsets from the old log have no "
+        "a recreated topic has the same name but a different topic id (KIP-516). Offsets from the old log have no "
         "meaning in the new log ({page})"
     ),
     page="changelogs.md#another-log",
@@ -102,13 +102,13 @@ LOG_MISSING: Final = FindingCode(
     "The broker does not have the store's changelog topic or partition",
     level=Level.ERROR,
     more=(
-        "The topic was deleted, or the broker belongs to another cluster. Streams creates a missing changelog "
-        "again, without records."
+        "The topic was deleted, or the broker belongs to a different cluster. If a changelog is missing, Streams "
+        "recreates it without records."
     ),
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
-        "InternalTopicManager creates a missing changelog again, without records. Startup fails if a source topic "
-        "is missing (MissingSourceTopicException) or if a changelog has a wrong number of partitions ({page})"
+        "if a changelog is missing, InternalTopicManager recreates it without records. Startup fails if a source topic "
+        "is missing (MissingSourceTopicException) or if a changelog has the wrong number of partitions ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -170,12 +170,12 @@ AGE_UNKNOWN: Final = FindingCode(
 )
 GRACE_BUFFER_RESTORED: Final = FindingCode(
     "grace-buffer-restored",
-    "Streams corrupts the keys of a grace buffer when it restores it",
+    "Streams corrupts the keys of a grace buffer when it restores the buffer",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
         "A stream-table join with a grace period has a buffer whose keys begin with the time. When Streams restores "
-        "this buffer, it prepends the time a second time. After that, Streams neither finds nor removes the record. "
+        "this buffer, it prepends the time again. Streams then neither finds nor removes the record. "
         "If you restore the buffer with kstate, the keys are correct."
     ),
     log=SILENT,

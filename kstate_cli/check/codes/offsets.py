@@ -299,7 +299,7 @@ SEGMENT_BEHIND: Final = FindingCode(
     log=(log.FROM_OFFSET,),
     source=(
         "each segment has only the records up to its last flush. AbstractSegments.committedOffset returns one "
-        "segment's offset for all segments, and Streams restores nothing below it ({page})"
+        "segment's offset for all segments, and Streams restores nothing below this offset ({page})"
     ),
     page="offsets.md#segments-after-a-kill",
     hint=RESTORE_STORE,
@@ -318,8 +318,8 @@ VERSIONED_REPLAYED: Final = FindingCode(
         "A versioned store keeps older versions in segments that Streams does not open when it starts. If a key's "
         "next record is out of order, it becomes the earliest version, and queries no longer find the older ones. "
         "After a kill, the rows may be ahead of the offset, because RocksDB can flush rows before Streams commits "
-        "the offset. Replaying records does no harm in a key-value store, but in a versioned store, versions are "
-        "lost or end at another time. kstate restores such a store correctly: it updates the store if it was "
+        "the offset. Replaying records does no harm in a key-value store, but in a versioned store, versions are lost "
+        "or end at a different time. kstate restores such a store correctly: it updates the store if it was "
         "closed, and rebuilds it if the application was killed."
     ),
     log=(log.FROM_OFFSET,),

@@ -34,8 +34,8 @@ OLDER_THAN_MAX_AGE: Final = FindingCode(
     "A task is older than state.cleanup.dir.max.age.ms, so Streams deletes it before it opens any store",
     level=Level.WARNING,
     more=(
-        "While 4.3 is running, it does not update the modification times of task directories. After the application "
-        "has run for long, the next start therefore deletes its tasks. By default, this setting is off."
+        "While 4.3 is running, it does not update the modification times of task directories. If the application has "
+        "run for a long time, the next start therefore deletes its tasks. By default, this setting is off."
     ),
     log=(log.OUTDATED,),
     source=(
@@ -113,7 +113,8 @@ LOCK_NOT_SHARED: Final = FindingCode(
     "The directory is on a network file system, where other hosts may not see its lock",
     level=Level.WARNING,
     more=(
-        "If two instances use the same directory, they destroy it. kstate cannot see whether the application is "
+        "If two instances use the same directory, they destroy its contents. kstate cannot see whether the application "
+        "is "
         "running on another host."
     ),
     log=(log.LOCKED,),

@@ -42,7 +42,7 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory and fails to start if "
-        "one does not exist. A store of another named topology has another changelog, so kstate cannot move it."
+        "one does not exist. A store of another named topology has a different changelog, so kstate cannot move it."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
     source="in 4.3, TopologyMetadata.lookupBuilderForTask throws an UnknownTopologyException ({page})",
@@ -51,7 +51,7 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
 )
 STORE_ELSEWHERE: Final = FindingCode(
     "store-elsewhere",
-    "The topology has the store in another task",
+    "The topology has the store in a different task",
     level=Level.WARNING,
     more=(
         "Streams looks for a store only in the store's own task. If the store is missing there, Streams restores it "
@@ -68,14 +68,16 @@ STORE_ELSEWHERE: Final = FindingCode(
 )
 MOVED_WITHOUT_CHANGELOG: Final = FindingCode(
     "moved-without-changelog",
-    "The topology has a store without a changelog in another task",
+    "The topology has a store without a changelog in a different task",
     level=Level.ERROR,
     more=(
         "Streams silently starts with an empty store. The rows remain in the old task until the cleaner deletes "
         "the task."
     ),
     log=(log.NOT_LOGGED,),
-    source="in another task, ProcessorStateManager starts a store without a changelog empty ({page})",
+    source=(
+        "in a different task, ProcessorStateManager starts with an empty store if the store has no changelog ({page})"
+    ),
     page=_HOMES,
     hint=REHOME,
     do=("move the store before you start the application", _EXPORT),
@@ -130,12 +132,12 @@ NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "The DSL puts the operator's number into the name. Streams now uses the old operator's rows and changelog "
-        "for the new one. The values then have another meaning, or the application cannot read them."
+        "for the new one. The values then have a different meaning, or the application cannot read them."
     ),
     log=SILENT,
     source=(
-        "InternalStreamsBuilder.newStoreName puts the operator's number into the name. If another operator gets "
-        "this number, it uses the same rows and changelog ({page})"
+        "InternalStreamsBuilder.newStoreName puts the operator's number into the name. If another operator gets this "
+        "number, that operator uses the same rows and changelog ({page})"
     ),
     page=_HOMES,
     hint="do not start the application. First set the old names in the code, with Materialized.as",
@@ -155,7 +157,7 @@ REHOME_WARNS: Final = FindingCode(
     "kstate can move these stores, but warns about the result",
     level=Level.WARNING,
     more=(
-        "`kstate rehome` moves the stores and exits with 1. For example, the new topology may not read some "
+        "`kstate rehome` moves the stores and exits with code 1. For example, the new topology may not read some "
         "repartition topics any more, so that their unread records are never processed."
     ),
     source="kstate prints a warning and continues",

@@ -102,8 +102,8 @@ def clean(
                 # what is left in the area only the user can remove.
                 stays.append(run.name)
                 say(
-                    f"warning: {error.headline}. Inspect this folder and delete it yourself. kstate deletes run "
-                    f"{run.name}, the only record of it"
+                    f"warning: {error.headline}. Inspect this folder and delete it yourself. kstate is deleting run "
+                    f"{run.name}, the only record of this folder"
                 )
                 return False
 

@@ -164,8 +164,8 @@ def _finish(
         yield f"kstate wiped the stores (run {result.run}). {way_back}"
         restore = command("restore", plan.app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
         yield (
-            "next: start the application, which restores the stores from the brokers. Or first restore them from a "
-            f"dump: {restore}"
+            "next: start the application. It restores the stores from the brokers. To restore the stores from a dump "
+            f"first, run {restore}"
         )
         if for_reset:
             yield (

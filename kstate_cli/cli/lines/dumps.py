@@ -42,7 +42,8 @@ OpenFrom = Annotated[
     int,
     Meaning(
         (
-            "The offset at which an open transaction begins. The next run reads its records. It is null if "
+            "The offset at which an open transaction begins. The next run reads the records of this transaction. It is "
+            "null if "
             "there is no open transaction."
         ),
         minimum=0,
@@ -175,7 +176,7 @@ class OffsetGap(TypedDict):
 
 
 # A restoration of older state across a gap would lose deletes.
-Gaps = Annotated[list[OffsetGap], Meaning("The offset ranges between two full dumps that neither of them contains.")]
+Gaps = Annotated[list[OffsetGap], Meaning("The offset ranges between two full dumps that neither dump contains.")]
 # The age of a dump is that of its last look at the broker, and not of its last record.
 DumpedAt = Annotated[
     str,

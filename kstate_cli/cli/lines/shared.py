@@ -85,7 +85,7 @@ Message = Annotated[str, Meaning("The message, for people.")]
 Messages = Annotated[list[str], Meaning("Several texts for people, or messages of Kafka Streams.")]
 Hint = Annotated[str, Meaning("What to do next, for people. It is often a command.")]
 Rule = Annotated[str, Meaning("The underlying rule: a class of Kafka Streams, a KIP, or a section of docs/internals.")]
-Path = Annotated[str, Meaning("The path. It is relative to app if it is in app, and otherwise absolute or a URI.")]
+Path = Annotated[str, Meaning("The path. A path in app is relative to app. Any other path is absolute or a URI.")]
 Release = Annotated[str, Meaning("A Kafka Streams release.")]
 Kind = Annotated[str, Meaning("The kind of the store, as in the output of ls.")]
 # As it is stored, without conversion: the two meanings are those of ProcessorStateManager and GlobalStateManagerImpl.

@@ -49,7 +49,8 @@ class BarrierView:
         else:
             say(
                 f"some hosts did not arrive within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
-                "application without these hosts, it also gets their tasks, and restores them from the broker"
+                f"application without these hosts, the other hosts also get their tasks and restore them from the "
+                f"broker"
             )
         return waiting
 

@@ -299,7 +299,7 @@ def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     # The broker was asked for every topic: an answer that lacks one is an answer.
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
-            f"the broker does not have {key}. The topic was deleted, or this is another cluster. Find the cause "
+            f"the broker does not have {key}. The topic was deleted, or this is a different cluster. Find the cause "
             "before you start the application, because it would restore from a log without these records"
         )
     return facts
@@ -330,7 +330,7 @@ def _rebuild_together(parts: tuple[RestoredPartition, ...], permissions: Permiss
     actions = {part.verdict.action for part in parts}
     if len(actions) == 1 or Action.REBUILD not in actions:
         return parts
-    others = replace(permissions, rebuild="kstate must rebuild another partition of its topic")
+    others = replace(permissions, rebuild="kstate must rebuild another partition of the same topic")
     together = []
     for part in parts:
         if part.verdict.action in (Action.LEAVE, Action.CATCH_UP):

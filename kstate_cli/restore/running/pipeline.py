@@ -55,8 +55,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}). The plan does not consider damage within "
-    "its files, or rows that do not match their stores"
+    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}). The plan does not consider damage within the "
+    f"dump's files, or rows that do not match their stores"
 )
 
 

@@ -58,7 +58,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
     # one.
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
         raise Refused(
-            f"{place}: its changelog has a key of less than {tail} bytes, so it is not a {rule.value} store",
+            f"{place}: the changelog has a key of fewer than {tail} bytes, so the store is not a {rule.value} store",
             hint="correct its kind in the specification",
         )
     starts = offsets[1:] - tail

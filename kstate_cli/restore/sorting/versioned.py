@@ -95,7 +95,7 @@ class VersionedReplay:
             at = VersionedKey.from_bytes(physical)
             # This is a bug of the caller: rows of another key would be written back under this one.
             if at.key != key:
-                raise ValueError(f"row {physical.hex()} belongs to another key than {key.hex()}")
+                raise ValueError(f"row {physical.hex()} belongs to a different key than {key.hex()}")
             if at.is_latest:
                 latest = LatestValue.from_bytes(value)
                 history.time, history.value = latest.valid_from, latest.value

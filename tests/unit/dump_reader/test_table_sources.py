@@ -157,7 +157,7 @@ def _damaged_log(place: str) -> None:
         (_delete, "removed or replaced records"),
         (_overwrite, "removed or replaced records"),
         (_expire, "commit 0 has expired from its log"),
-        (_other_counts, "another number of records"),
+        (_other_counts, "a different number of records"),
         (_no_counts, "does not know whether it kept all records"),
         (_data_changed, "removed or replaced records"),
         (_lost_file, "not in its folder"),

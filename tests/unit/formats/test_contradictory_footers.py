@@ -150,7 +150,7 @@ def test_footers_without_contradictions(data: bytes) -> None:
         (footer([*FLAT, element()], [chunk()]), "without a parent"),
         (footer([group(2), element()], [chunk(), chunk()]), "more children than"),
         (footer([group(-1), element()]), "more children than"),
-        (struct({2: text(b"x")}).data, "a list is of another type"),
+        (struct({2: text(b"x")}).data, "a list has the wrong type"),
         (struct({2: list_of([integer(1)], 5)}).data, "a struct is missing"),
         (struct({2: Typed(13, b"")}).data, "type 13 is unknown"),
         (struct({6: Typed(5, b"\xff" * 9 + b"\x80\x01")}).data, "more than 64 bits"),
