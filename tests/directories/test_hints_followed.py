@@ -511,7 +511,7 @@ def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: W
     """The printed lines, each below its table, complete it."""
     words = ["restore", str(app), "--from-changelog", str(DUMP), "--for", "4.3", "--engine", "local", "--dry-run"]
     refusal = warm(*words)
-    assert refusal.status == 4 and "each line belongs below its table" in refusal.err, refusal.report
+    assert refusal.status == 4 and "each missing line belongs below its table" in refusal.err, refusal.report
     lines = re.findall(r"^    (\[stores\.\S+\]) (\S+ = .+)$", refusal.err, flags=re.MULTILINE)
     assert lines, refusal.report
     spec = tmp_path / "kstate.toml"

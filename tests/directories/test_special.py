@@ -249,7 +249,7 @@ def test_folders_without_an_end(tmp_path: Path, top: str, capfd: pytest.CaptureF
             here, before = os.open("d", os.O_RDONLY, dir_fd=here), here
             os.close(before)
         os.close(here)
-        text = f"has more than {MOST_LEVELS} levels"
+        text = f"is more than {MOST_LEVELS} levels deep"
         for command in (
             ("migrate", app, "--to", "4.2"),
             ("wipe", app, "--all", "--yes"),

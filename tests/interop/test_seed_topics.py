@@ -437,7 +437,7 @@ def test_conditions_that_kstate_cannot_judge_are_unknown(source: Source) -> None
     state, reason = condition(named, "source-offsets")
     assert state == "unknown" and f"{source.app}-in" in str(reason), named.report
     notes = [row["message"] for row in named.rows if row["type"] == "note"]
-    assert any(f"offsets of these topics: {source.app}-in" in note for note in notes), notes
+    assert any(f"offsets for these topics: {source.app}-in" in note for note in notes), notes
     source.topic(f"{source.new}-other-changelog", 1)
     left = kstate(*source.words("--dry-run"))
     state, reason = condition(left, "target-empty")

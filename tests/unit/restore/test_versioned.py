@@ -243,7 +243,7 @@ def test_loaded_rows_that_expire_are_deleted() -> None:
 
 def test_rows_that_are_none_are_refused() -> None:
     store = VersionedReplay(1000, 10, 30)
-    with pytest.raises(ValueError, match="another key"):
+    with pytest.raises(ValueError, match="a different key"):
         store.load(b"other", [(at(1), b"")])
     with pytest.raises(MalformedBytesError):
         store.load(KEY, [(b"short", b"")])

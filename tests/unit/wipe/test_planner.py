@@ -115,7 +115,7 @@ def test_a_database_that_cannot_be_read_keeps_its_task() -> None:
     plan = wipe(alone, "count")
     created = plan.steps[1]
     assert isinstance(created, CreateDatabase) and created.offsets.offsets == {COUNT: OFFSET_UNKNOWN}
-    assert any("assumes that its changelog is" in warning for warning in plan.warnings)
+    assert any("assumes that the store's changelog is" in warning for warning in plan.warnings)
     renamed = replace(record(4), offsets={TopicPartition("other-name", 1): 4})
     twin = task(store("count", database("count", offsets=renamed), task="0_1"), name="0_1")
     created = wipe(application(*alone.tasks, twin), "count", tasks=["0_0"]).steps[1]
