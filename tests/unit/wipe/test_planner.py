@@ -102,7 +102,7 @@ def test_a_line_that_may_be_another_stores_is_not_touched() -> None:
     source = TopicPartition("events", 0)
     stores = (store(name, database(name, version=OLD), position=3) for name in ("one", "two"))
     app = application(task(*stores, lines={source: 5}))
-    with pytest.raises(Refused, match=r"the offset of events:0 in .checkpoint may belong to one or to two") as refusal:
+    with pytest.raises(Refused, match=r"the offset for events:0 in .checkpoint may belong to one or to two") as refusal:
         wipe(app, "one")
     assert refusal.value.advice.endswith("kstate wipe /state/shop --task 0_0")
     assert ("write file", "0_0/.checkpoint") in steps(wipe(app, "one", "two"))
