@@ -373,7 +373,7 @@ def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> Non
     lines = [lines[0], str(len(lines) - 1), *lines[2:], f"{topic} 0 5"]
     file.write_text("\n".join([*lines, ""]))
     refusal = warm("wipe", app, "--task", "0_0", "--store", "kv-plain")
-    assert refusal.status == 4 and f"the offset of {topic}:0 in .checkpoint may belong to" in refusal.err, (
+    assert refusal.status == 4 and f"the offset for {topic}:0 in .checkpoint may belong to" in refusal.err, (
         refusal.report
     )
     _, _, hint = refusal.err.partition("to wipe all of these stores, run kstate ")
