@@ -71,8 +71,8 @@ def verify(
     """Read every data block of the stores, check checksums and rows, and print a digest of the contents.
 
     This command changes nothing. kstate also checks the order, number and encoding of rows. If the application is
-    running, kstate reads the last flush. Stores with equal contents have the same digest on every host and in every
-    release.
+    running, kstate reads the state as of the last flush. Stores with equal contents have the same digest on every host
+    and in every release.
 
     The exit code is 3 if something is damaged, 4 if a store is too new, unreadable or unknown, and 5 if the directory
     changes too fast.

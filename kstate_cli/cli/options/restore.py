@@ -60,7 +60,10 @@ CommittedOffsets = Annotated[
         readable=False,
     ),
 ]
-DumpIsComplete = Annotated[bool, typer.Option(option.DUMP_IS_COMPLETE, help="Confirm that no dump files are missing.")]
+DumpIsComplete = Annotated[
+    bool,
+    typer.Option(option.DUMP_IS_COMPLETE, help="Use the dump although kstate cannot check that no files are missing."),
+]
 DumpIsCommitted = Annotated[
     bool, typer.Option(option.DUMP_IS_COMMITTED, help="Confirm that all records in the dump are committed.")
 ]
