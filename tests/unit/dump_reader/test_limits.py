@@ -215,7 +215,7 @@ def test_pages_with_wrong_sizes(
     crafted.put_pages("value", [page], uncompressed=100)
     place = dump_of(tmp_path, crafted.render())
     (message,) = findings(place)
-    assert "the file is damaged: kstate cannot decode one of its pages" in message
+    assert "kstate cannot decode a page of the file, which is damaged" in message
     monkeypatch.setattr(batches, "_RATIOS", {})
     (message,) = findings(place)
     assert text in message
