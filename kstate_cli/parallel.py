@@ -28,7 +28,6 @@ from typing import Any, TypeVar
 
 from kstate_cli import option
 from kstate_cli.host import HostError, most_descriptors
-from kstate_cli.interpreter import another_python, same_modules
 from kstate_cli.signals import ENDING, now_and_then, signals_held, submitted
 from kstate_cli.texts import suggest
 
@@ -176,6 +175,20 @@ class Workers:
         if good:
             return answer  # type: ignore[no-any-return]
         raise answer
+
+
+def another_python(statements: str) -> list[str]:
+    """Return the command of another Python; with ``same_modules`` as environment it finds what this one finds.
+
+    Python would search the working directory first, for its own modules too: anybody's modules may be there, or those
+    of another version.
+    """
+    return [sys.executable, "-c", f"import sys; sys.path[:] = filter(None, sys.path); {statements}"]
+
+
+def same_modules() -> dict[str, str]:
+    """Return the environment of another Python that finds the modules that this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
 
 
 class Processes(Workers):

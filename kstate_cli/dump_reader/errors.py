@@ -9,7 +9,6 @@ from typing import Final
 from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.host import shortage
 from kstate_cli.texts import command
 
 NOT_REACHED: Final = "check that the dump is reachable and that this user may read it"
@@ -84,9 +83,6 @@ def unreadable(path: str, error: Exception) -> DumpError:
     pyarrow raises an OSError without errno both for damaged pages and for an object store that does not answer. This
     means damage only if the file is local and exists.
     """
-    # pyarrow raises its own MemoryError, which is no sign of damage.
-    if (short := shortage(error)) is not None:
-        raise short from None
     # An error with errno comes from the system: missing rights, a lost connection, a broken disk. It says nothing about
     # the bytes of the file.
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):

@@ -7,18 +7,17 @@ they do not, these three columns are read.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.binary import MAX_I32
-from kstate_cli.formats.topic_partition import MOST_TOPIC_CHARACTERS, TopicPartition, legal_topic
-from kstate_cli.host import shortage
+from kstate_cli.formats.parquet_footer import check_footer
+from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
-from .batches import decoded_bytes, iter_tables, open_parquet, opened_parquet
 from .errors import NEW_DUMP, Damage, DumpError, printable
-from .location import ListedFile
+from .location import ListedFile, is_here
 from .manifest import Manifest, ManifestFile
 from .model import Piece, Slice
 from .schema import Columns, check_columns
@@ -35,8 +34,20 @@ _READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
 # Only three small columns are read at once, so a row group of any size needs bounded memory.
 _ROWS_AT_ONCE: Final = 1 << 20
+_TAIL_BYTES: Final = 8
+"""The bytes at the end of a file: the length of the footer, and the magic number."""
+_ENCRYPTED_FOOTER: Final = b"PARE"
+_PLAIN_FOOTER: Final = b"PAR1"
+_FOOTER_AT_ONCE: Final = 1 << 16
+"""Bytes at the end of a file, as many as pyarrow reads at first."""
+_SIGNATURE_BYTES: Final = 28
+"""The nonce and the tag after a plaintext footer show that columns are encrypted. Without keys, pyarrow would then
+crash.
+"""
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """The folder name that Spark and Hive write for null."""
+_BUFFER_BYTES: Final = 1 << 20
+"""The buffer of a local file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,25 @@ class _OffsetRange:
     rows: int
 
 
+def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
+    """Open a Parquet file. INT96 is read as microseconds, which cover every timestamp of Kafka."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(
+        path,
+        filesystem=filesystem,
+        # The default, nanoseconds, ends in the year 2262, and overflows silently.
+        coerce_int96_timestamp_unit="us",
+        # Pre-buffering would read all column chunks of a call into memory, whatever their size.
+        pre_buffer=False,
+        # Without a buffer, pyarrow keeps a whole column chunk in memory. But in a bucket each read is a request, so 0
+        # is better there.
+        buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
+        # Compares checksums of pages if the writer has stored them. Without checksums, pages are read unverified.
+        page_checksum_verification=True,
+    )
+
+
 def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = False) -> FileFacts:
     """Open a file and read its footer. Raises DumpError, naming the file, for any defect in it.
 
@@ -68,15 +98,49 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
     import pyarrow as pa
 
     try:
+        footer_bytes = _check_footer(filesystem, file)
         with open_parquet(filesystem, file.path) as parquet:
+            # Checked before any column is read, because pyarrow does not raise an exception for an encrypted column.
+            if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
+                raise _encrypted(file)
             return _facts(parquet, file, of_table=of_table)
-    except MemoryError as error:
-        # Raised by pyarrow, for which it is an ArrowException too.
-        raise shortage(error) or error from None
     except (OSError, pa.ArrowException, ValueError) as error:
         # Such errors come from damaged footers and pages, codecs that are missing in pyarrow, and text that is not
         # UTF-8.
         raise DumpError(f"kstate cannot read the file as Parquet: {error}", where=printable(file.path)) from None
+
+
+def _check_footer(filesystem: FileSystem, file: ListedFile) -> int:
+    """Return the length of the footer, as the file states it.
+
+    Raises DumpError if the footer is encrypted, MalformedBytesError if pyarrow would end the process at it.
+    """
+    with filesystem.open_input_file(file.path) as stream:
+        # In a bucket a read is a request: one is enough for most footers.
+        length = min(file.size, _FOOTER_AT_ONCE)
+        stream.seek(file.size - length)
+        tail = stream.read(length)
+        if tail[-4:] == _ENCRYPTED_FOOTER:
+            raise _encrypted(file)
+        size = int.from_bytes(tail[-_TAIL_BYTES:-4], "little")
+        # Without this magic number, or within so few bytes, the file has no footer: pyarrow states that.
+        if tail[-4:] != _PLAIN_FOOTER or size + _TAIL_BYTES > file.size:
+            return size
+        if size + _TAIL_BYTES > length:
+            stream.seek(file.size - _TAIL_BYTES - size)
+            tail = stream.read(size + _TAIL_BYTES)
+    footer = tail[-_TAIL_BYTES - size : -_TAIL_BYTES]
+    # A signature follows the footer of a file with encrypted columns: the struct ends before it.
+    check_footer(footer)
+    return size
+
+
+def _encrypted(file: ListedFile) -> DumpError:
+    return DumpError(
+        "the file is encrypted (Parquet modular encryption), which kstate does not support",
+        where=printable(file.path),
+        hint="write the dump again without Parquet encryption. To encrypt it, use an encrypted disk or bucket",
+    )
 
 
 def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> FileFacts:
@@ -93,7 +157,7 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> File
             continue
         # Reading the three columns takes time. So they are read only if the statistics do not prove the values.
         proved = _from_statistics(group, hive, in_file)
-        ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, file.path)
+        ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
         size = _bytes_of(group, _READ_COLUMNS)
         for offsets in ranges:
             # The rows and the path must name the same partition. Otherwise a moved file would restore the rows of
@@ -195,10 +259,10 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:
 
 
 def _from_rows(
-    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], path: str
+    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
 ) -> list[_OffsetRange]:
     ranges: dict[tuple[Any, Any], _OffsetRange] = {}
-    for topic, partition, first, last, rows in _grouped(parquet, index, hive, in_file, path):
+    for topic, partition, first, last, rows in _grouped(parquet, index, hive, in_file, where):
         before = ranges.get((topic, partition))
         if before:
             first, last, rows = min(first, before.first), max(last, before.last), rows + before.rows
@@ -207,15 +271,15 @@ def _from_rows(
 
 
 def _grouped(
-    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], path: str
+    parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
 ) -> Iterator[Any]:
     """Yield topic, partition, lowest and highest offset, and number of rows, for each batch of a row group."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     names = [name for name in ("topic", "partition", "offset") if name in in_file]
+    batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[index], columns=names, use_threads=False)
     # Batch by batch, because a row group may be larger than the memory.
-    for batch in iter_tables(parquet, [index], names, _ROWS_AT_ONCE):
+    for batch in batches:
         columns: dict[str, pa.Array] = {}
         for name in ("topic", "partition", "offset"):
             kind, parse = (pa.string(), str) if name == "topic" else (pa.int64(), int)
@@ -224,14 +288,7 @@ def _grouped(
             else:
                 columns[name] = pa.repeat(pa.scalar(parse(hive[name]), kind), len(batch))
             if columns[name].null_count:
-                raise DumpError(f"column {name} has nulls in row group {index}", where=printable(path))
-        # Refused before they are grouped, because texts of megabytes in every row would take hours.
-        if pc.max(pc.binary_length(columns["topic"])).as_py() > MOST_TOPIC_CHARACTERS:
-            raise DumpError(
-                f"a text of more than {MOST_TOPIC_CHARACTERS} characters in row group {index} is not the name of a "
-                "topic",
-                where=printable(path),
-            )
+                raise DumpError(f"column {name} has nulls in row group {index}", where=where)
         grouped = pa.table(columns).group_by(["topic", "partition"], use_threads=False)
         result = grouped.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pydict()
         order = ("topic", "partition", "offset_min", "offset_max", "offset_count")
@@ -419,7 +476,7 @@ class OpenFiles:
                 # Closes the file that was not used for the longest time. With force, the stream is closed too, and not
                 # only the reader.
                 self._open.popitem(last=False)[1].close(force=True)
-            parquet = opened_parquet(self._filesystem, piece.path)
+            parquet = open_parquet(self._filesystem, piece.path)
         self._open[piece.path] = parquet
         metadata = parquet.metadata
         has_groups = piece.row_groups[-1] < metadata.num_row_groups
@@ -427,14 +484,6 @@ class OpenFiles:
         if not has_groups or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
             raise changed(piece)
         return parquet
-
-    def tables(self, piece: Piece, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
-        """Yield some columns of a piece in tables of at most ``rows`` rows (:func:`.batches.iter_tables`)."""
-        yield from iter_tables(self.get(piece), piece.row_groups, columns, rows)
-
-    def decoded_bytes(self, piece: Piece, columns: Sequence[str]) -> int:
-        """Return the most bytes that some columns of a piece may take in memory (:func:`.batches.decoded_bytes`)."""
-        return decoded_bytes(self.get(piece), piece.row_groups, columns)
 
 
 def changed(piece: Piece) -> DumpError:

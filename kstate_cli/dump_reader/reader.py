@@ -7,10 +7,6 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.host import memory_here
-from kstate_cli.texts import size_text
-
 from .errors import NEW_DUMP, DumpError, unreadable
 from .footers import OpenFiles, OutOfOrder, Passage, changed
 from .model import PartitionDump, Piece, Slice
@@ -26,9 +22,6 @@ if TYPE_CHECKING:
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 8 << 20
 _LEAST_ROWS: Final = 256
-# A piece is read at once only if its pages, with decoded dictionaries, are about as large as its footer states.
-_WHOLE_SHARE: Final = 2
-_WHOLE_BYTES: Final = 64 << 20
 
 
 def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
@@ -43,7 +36,7 @@ def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> p
     """
     names = _names(columns)
     with OpenFiles(filesystem) as files:
-        tables = _within_memory(part, (table for piece in part.pieces for table in _tables(part, piece, names, files)))
+        tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
         table = _concatenated(tables, names)
         # Usually the offsets rise. Then no row is sorted or compared, which would copy every value.
         if is_rising(_offsets(table)):
@@ -97,30 +90,10 @@ def _windows(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iter
         # Each window reads all pieces that overlap it. So more is read, but only the rows of one window are in memory.
         window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
         pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
-        parts = _within_memory(part, (table for piece in pieces for table in _batches(window, piece, names, files)))
+        parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
         table = _concatenated(parts, names)
         _compare_repeated(window, table, files)
         yield sorted_once(table)
-
-
-def _within_memory(part: Slice, tables: Iterator[pa.Table]) -> list[pa.Table]:
-    """Return the tables, which must be in memory together. Raise DumpError if they take more than half of the host's.
-
-    A slice is small by its footers, but dictionaries may repeat a value for every row, and footers may be wrong.
-    """
-    most = memory_here() // 2
-    together = []
-    size = 0
-    for table in tables:
-        size += table.nbytes
-        if size > most:
-            raise DumpError(
-                f"{part.topic}:{part.partition}: kstate must sort offsets {part.first}..{part.last} in memory, but "
-                f"their records take more than {size_text(most)}, half of the memory of this host",
-                hint=f"{NEW_DUMP}, with rows in the order of their offsets, or run the command on a larger host",
-            )
-        together.append(table)
-    return together
 
 
 def _names(columns: Sequence[str]) -> list[str]:
@@ -134,14 +107,11 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
     """Yield the rows of a piece that belong to the slice, in the types of kstate; usually as one table."""
     import pyarrow as pa
 
+    if piece.mixed:
+        # Most rows of the piece may be of other partitions, so they are never in memory all at once.
+        yield from _batches(part, piece, names, files)
+        return
     try:
-        # Most rows of a mixed piece may be of other partitions, so they are never in memory all at once.
-        is_whole = not piece.mixed and files.decoded_bytes(piece, names) <= max(
-            _WHOLE_SHARE * piece.bytes, _WHOLE_BYTES
-        )
-        if not is_whole:
-            yield from _batches(part, piece, names, files)
-            return
         table = files.get(piece).read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
         offsets = _canonical(table, ["offset"], piece)
         numbers = _offsets(offsets)
@@ -154,7 +124,7 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
             numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
             table = within(numbered, part)
         table = _canonical(table, names, piece)
-    except (OSError, pa.ArrowException, MalformedBytesError) as error:
+    except (OSError, pa.ArrowException) as error:
         raise unreadable(piece.path, error) from None
     yield table
 
@@ -171,14 +141,17 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     if "offset" not in names and not _is_inside(part, piece):
         select.append("offset")
     try:
-        for table in files.tables(piece, [*names, *select], rows):
+        for batch in files.get(piece).iter_batches(
+            rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
+        ):
+            table = pa.Table.from_batches([batch])
             mask = _mask(table, part, piece, select)
-            converted = _canonical(table, names, piece)
+            table = _canonical(table, names, piece)
             if mask is not None:
-                converted = converted.filter(mask)
-            if converted.num_rows:
-                yield converted
-    except (OSError, pa.ArrowException, UnicodeDecodeError, MalformedBytesError) as error:
+                table = table.filter(mask)
+            if table.num_rows:
+                yield table
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(piece.path, error) from None
 
 
@@ -253,8 +226,7 @@ def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
 def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
     import numpy as np
 
-    tables = (table for piece in part.pieces for table in _batches(part, piece, ["offset"], files))
-    offsets = [_offsets(table) for table in _within_memory(part, tables)]
+    offsets = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
     if not offsets:
         return np.empty(0, np.int64)
     return np.unique(np.concatenate(offsets))

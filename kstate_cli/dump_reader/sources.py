@@ -21,7 +21,6 @@ from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped, submitted
 
 from .errors import NOT_REACHED, DumpError, NoManifestError, printable, rot, unreadable
-from .limits import MOST_MANIFEST_BYTES, check_values
 from .location import ListedFile, open_location, uri_text
 from .manifest import Manifest
 from .model import Dump
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 # More threads than processors, because each of them waits for the disk or the network.
 _THREADS: Final = 16
+# The most bytes of a manifest, which is read into memory as a whole. One of this size has millions of files.
+_MAX_MANIFEST: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,16 @@ def no_manifest(message: str, where: str) -> NoManifestError:
 
 
 def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest") -> bytes:
-    """Return the bytes of a JSON text. Raises DumpError if it exceeds a limit, or cannot be read."""
-    data = b""
+    """Return the bytes of a file. Raises DumpError if it is too large, or cannot be read."""
+    # The size is checked in the listing, before a byte is read.
+    if file.size > _MAX_MANIFEST:
+        raise DumpError(
+            f"the {noun} has {file.size:,} bytes, but kstate reads at most {_MAX_MANIFEST:,}",
+            where=printable(file.path),
+        )
     try:
-        # The size is checked in the listing, before a byte is read. A file that grows meanwhile is read to one byte too
-        # many.
-        if file.size <= MOST_MANIFEST_BYTES:
-            with filesystem.open_input_stream(file.path) as stream:
-                data = bytes(stream.read(MOST_MANIFEST_BYTES + 1))
+        with filesystem.open_input_stream(file.path) as stream:
+            return bytes(stream.read())
     except OSError as error:
         # The contents are unknown, so no hint may suggest to move the file away.
         raise DumpError(
@@ -97,13 +100,6 @@ def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest")
             where=printable(file.path),
             hint=NOT_REACHED,
         ) from None
-    if (size := max(file.size, len(data))) > MOST_MANIFEST_BYTES:
-        raise DumpError(
-            f"the {noun} has {size:,} bytes, but kstate reads at most {MOST_MANIFEST_BYTES:,}",
-            where=printable(file.path),
-        )
-    check_values(data, file.path, noun)
-    return data
 
 
 def check_files_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[ListedFile]) -> None:

@@ -11,28 +11,21 @@ a folder of this host, whose files are below that folder. Other tables are refus
 
 from __future__ import annotations
 
-import json
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kstate_cli.formats.binary import parse_json
-from kstate_cli.interpreter import another_python, same_modules
 from kstate_cli.signals import mapped
 from kstate_cli.texts import size_text
 
 from .errors import DumpError, printable
 from .footers import read_facts
-from .limits import MOST_FILES, MOST_TABLE_BYTES, MOST_TABLE_SECONDS
-from .location import ListedFile, is_here, is_link, open_location, too_many_files
+from .location import ListedFile, is_here, is_link
 from .model import Dump
 from .parquet_source import dump_of_files
 from .sources import DumpPlace, OpenOptions, content_of, no_manifest
@@ -70,27 +63,25 @@ class DeltaTable:
         """Open the current version; None for any other place, and without the package ``deltalake``."""
         if not is_here(place.filesystem) or not os.path.isdir(f"{place.root}/{_DELTA_LOG}"):
             return None
+        try:
+            from deltalake import DeltaTable as Table
+            from deltalake.exceptions import DeltaError
         # Without the package, the source for Parquet folders recognizes the table and refuses it with a hint.
-        if find_spec("deltalake") is None:
+        except ImportError:
             return None
-        return _dump_of(DELTA, place, place.root, _files_of(DELTA, place), options)
-
-
-def _delta_files(place: DumpPlace) -> list[_TableFile]:
-    """Return the files of a Delta table that count. Raises _RefusedTableError and DumpError."""
-    from deltalake import DeltaTable as Table
-    from deltalake.exceptions import DeltaError
-
-    try:
-        table = Table(place.root)
-        live_paths = {os.path.relpath(unquote(_local(uri)), place.root) for uri in table.file_uris()}
-        files = _replayed(place, table.version())
-    except (DeltaError, OSError, *_OTHER_SHAPE) as error:
-        raise _RefusedTableError(f"kstate cannot read its log: {error}") from None
-    # The library reads a checkpoint if there is one, while kstate replays all commits. The results must be equal.
-    if live_paths != files.keys():
-        raise _RefusedTableError("its checkpoint and its commits name different files")
-    return [*files.values()]
+        try:
+            table = Table(place.root)
+            live_paths = {os.path.relpath(unquote(_local(uri)), place.root) for uri in table.file_uris()}
+            files = _replayed(place, table.version())
+            # The library reads a checkpoint if there is one, while kstate replays all commits. The results must be
+            # equal.
+            if live_paths != files.keys():
+                raise _RefusedTableError("its checkpoint and its commits name different files")
+        except (DeltaError, OSError, *_OTHER_SHAPE) as error:
+            raise _refusal(DELTA, place.text, f"kstate cannot read its log: {error}") from None
+        except _RefusedTableError as error:
+            raise _refusal(DELTA, place.text, str(error)) from None
+        return _dump_of(DELTA, place, place.root, files.values(), options)
 
 
 def _replayed(place: DumpPlace, version: int) -> dict[str, _TableFile]:
@@ -173,80 +164,19 @@ class IcebergTable:
         """Open the current snapshot; None for any other place, and without the package ``pyiceberg``."""
         if not is_here(place.filesystem) or not place.root.endswith(_METADATA) or not os.path.isfile(place.root):
             return None
-        if find_spec("pyiceberg") is None:
+        try:
+            from pyiceberg.table import StaticTable
+        except ImportError:
             return None
-        return _dump_of(ICEBERG, place, _folder_of(place), _files_of(ICEBERG, place), options)
-
-
-def _folder_of(place: DumpPlace) -> str:
-    """Return the folder of an Iceberg table, whose metadata file is in a folder below it."""
-    return str(Path(place.root).parent.parent)
-
-
-def _iceberg_files(place: DumpPlace) -> list[_TableFile]:
-    """Return the files of an Iceberg table that count. Raises _RefusedTableError."""
-    from pyiceberg.table import StaticTable
-
-    try:
-        return list(_planned(StaticTable.from_metadata(place.root), _folder_of(place)))
-    except (_RefusedTableError, MemoryError):
-        raise
-    except Exception as error:  # pyiceberg raises exceptions of many classes, also for damaged Avro
-        raise _RefusedTableError(f"kstate cannot read its metadata: {error}") from None
-
-
-def _files_of(format_: TableFormat, place: DumpPlace) -> list[_TableFile]:
-    """Return the files of a table that count, as another process reads them in the log of the table.
-
-    The libraries of table formats read the whole log into memory, and a small one may expand to any size. So that
-    process has limits, and the command goes on without it. Raises DumpError.
-    """
-    statement = "from kstate_cli.dump_reader.table_sources import print_files; print_files()"
-    process = subprocess.run(
-        [*another_python(statement), format_.name, place.uri],
-        env=same_modules(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    try:
-        answer = parse_json(process.stdout)
-    # It ended before it could answer: by a signal, or because a library ended it.
-    except ValueError:
-        raise _refusal(
-            format_,
-            place.text,
-            f"kstate cannot read its log within {size_text(MOST_TABLE_BYTES)} of memory and "
-            f"{MOST_TABLE_SECONDS} s of processor time",
-        ) from None
-    if "refusal" in answer:
-        raise _refusal(format_, place.text, answer["refusal"])
-    if "error" in answer:
-        raise DumpError(answer["error"], where=answer["where"], hint=answer["hint"])
-    return [_TableFile(*file) for file in answer["files"]]
-
-
-def print_files() -> None:
-    """Print the files of a table as JSON, in a process of its own; the arguments are its format and its URI."""
-    # Set before the first library is loaded, and only lowered.
-    for kind, most in ((resource.RLIMIT_DATA, MOST_TABLE_BYTES), (resource.RLIMIT_CPU, MOST_TABLE_SECONDS)):
-        soft, hard = resource.getrlimit(kind)
-        limits = [limit for limit in (soft, hard, most) if limit != resource.RLIM_INFINITY]
-        resource.setrlimit(kind, (min(limits), hard))
-    name, uri = sys.argv[1:]
-    place = DumpPlace(*open_location(uri), uri)
-    answer: dict[str, Any]
-    try:
-        files = {DELTA.name: _delta_files, ICEBERG.name: _iceberg_files}[name](place)
-        if len(files) > MOST_FILES:
-            raise too_many_files(place.text)
-        answer = {"files": [astuple(file) for file in files]}
-    except _RefusedTableError as error:
-        answer = {"refusal": str(error)}
-    except DumpError as error:
-        answer = {"error": error.message, "where": error.where, "hint": error.hint}
-    sys.stdout.write(json.dumps(answer))
+        folder = str(Path(place.root).parent.parent)
+        try:
+            table = StaticTable.from_metadata(place.root)
+            files = list(_planned(table, folder))
+        except _RefusedTableError as error:
+            raise _refusal(ICEBERG, place.text, str(error)) from None
+        except Exception as error:  # pyiceberg raises exceptions of many classes, also for damaged Avro
+            raise _refusal(ICEBERG, place.text, f"kstate cannot read its metadata: {error}") from None
+        return _dump_of(ICEBERG, place, folder, files, options)
 
 
 def _planned(table: Any, folder: str) -> Iterator[_TableFile]:

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
-from .batches import iter_tables, open_parquet
 from .errors import DumpError, DumpRot, printable, rot, unreadable
+from .footers import open_parquet
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
 from .model import Dump, Grown
@@ -159,9 +158,9 @@ def _decode(filesystem: FileSystem, path: str) -> None:
         with open_parquet(filesystem, path) as parquet:
             # Only these columns, because a restoration reads no others.
             names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
-            for _ in iter_tables(parquet, range(parquet.metadata.num_row_groups), names, _ROWS):
+            for _ in parquet.iter_batches(_ROWS, columns=names, use_threads=False):
                 pass
-    except (OSError, pa.ArrowException, MalformedBytesError) as error:
+    except (OSError, pa.ArrowException) as error:
         raise unreadable(path, error) from None
 
 

@@ -14,9 +14,7 @@ from typing import Final
 
 from kstate_cli.formats.binary import MAX_I32, MalformedBytesError
 
-MOST_TOPIC_CHARACTERS: Final = 249
-"""Kafka's limit (``Topic.MAX_NAME_LENGTH``). Legal characters have one byte."""
-_LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{MOST_TOPIC_CHARACTERS}}}")
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Written by Integer.toString: no sign, no leading zero.
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 MOST_PARTITIONS: Final = 100_000

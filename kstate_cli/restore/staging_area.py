@@ -32,7 +32,7 @@ from kstate_cli.dump_reader.location import absolute, is_here, open_location, ur
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import umask_before
-from kstate_cli.interpreter import another_python, same_modules
+from kstate_cli.parallel import another_python, same_modules
 from kstate_cli.restore.jobs import fitting
 from kstate_cli.signals import start
 from kstate_cli.texts import command, printable

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from kstate_cli import regular_files
 from kstate_cli.change import journal
-from kstate_cli.dump_reader import limits
-from kstate_cli.formats import parquet_footer
 from kstate_cli.snapshot import generation_file, repository
 from kstate_cli.statedir import entries
 
@@ -32,30 +30,3 @@ def test_stated_limits_are_those_of_the_code() -> None:
     assert rows["generation of a snapshot repository"] == generation
     assert rows["objects of a snapshot repository"] == f"{repository._MOST_OBJECTS:,}"
     assert rows["directories within an application directory"] == f"{entries.MOST_LEVELS} levels deep"
-
-
-def test_stated_limits_of_dumps_are_those_of_the_code() -> None:
-    rows = dict(line.strip("| ").split(" | ", 1) for line in PAGE.read_text().splitlines() if line.count(" | ") == 1)
-    mib, gib = 1 << 20, 1 << 30
-    assert rows["files and folders of a dump"] == f"{limits.MOST_FILES:,}, in {limits.MOST_FOLDER_LEVELS} levels"
-    assert rows["footer of a Parquet file"] == (
-        f"{limits.MOST_FOOTER_BYTES // mib} MiB, {limits.MOST_COLUMNS:,} columns, {limits.MOST_LEVELS} levels of nesting, "
-        f"{parquet_footer.MOST_CHUNKS:,} column chunks"
-    )
-    assert rows["row group of a Parquet file"] == f"{limits.MOST_GROUP_ROWS:,} rows"
-    assert (
-        rows["column of a row group"]
-        == f"{limits.MOST_CHUNK_BYTES // gib} GiB uncompressed, {limits.MOST_PAGES:,} pages"
-    )
-    assert rows["headers of the records of a row group"] == (
-        f"{limits.MOST_HEADERS:,} headers, {limits.MOST_HEADERS_BYTES // gib} GiB uncompressed"
-    )
-    assert rows["records of a Parquet file, with decoded dictionaries"] == (
-        f"{limits.MOST_EXPANDED_BYTES // gib} GiB, or {limits.MOST_EXPANSION:,} times their size in the file"
-    )
-    assert rows["manifest of a dump, commit of a Delta table"] == (
-        f"{limits.MOST_MANIFEST_BYTES // mib} MiB, {limits.MOST_MANIFEST_VALUES:,} values"
-    )
-    assert rows["log of a Delta or Iceberg table"] == (
-        f"{limits.MOST_TABLE_BYTES // gib} GiB of memory and {limits.MOST_TABLE_SECONDS} s of processor time to read it"
-    )
