@@ -25,7 +25,6 @@ _SEVERAL = {
     "cli/commands/verify_snapshots.py": ("plural(",),
     "fleet/judge.py": ("len(hosts)",),
     "formats/kind_inference.py": ("len(sampled)",),
-    "formats/parquet_footer.py": ("len(leaves)",),
     "snapshot/generation_file.py": ("len(databases)",),
     "snapshot/places.py": ("len(fitting)",),
 }
