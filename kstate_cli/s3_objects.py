@@ -506,7 +506,7 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
             f"{failure}, because this user lacks the permission",
             hint=(
                 "check which user the credentials belong to (aws sts get-caller-identity). The user needs these "
-                "permissions: {HOW_TO}"
+                f"permissions: {HOW_TO}"
             ),
         )
     if status in _BUSY or status >= _FIRST_SERVER_ERROR:

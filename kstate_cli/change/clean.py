@@ -114,12 +114,12 @@ def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> 
         # A partially deleted run is of no use, so its age does not matter. A run without events was killed at its
         # start.
         is_young = run.events and run.state is not RunState.CLEANING
-        if is_young and datetime.fromisoformat(run.settled_at) > limit:
-            choice.young.append(RetainedRun(run.name, _why_young(request, run)))
-            continue
         why = _why_unsettled(request.app, run, locked=locked)
         why = why or _why_precious(request.app, run, locked=locked) or lost.get(run.name)
-        if why is None:
+        if is_young and datetime.fromisoformat(run.settled_at) > limit:
+            # A run that its age alone does not delete has a reason of its own, which names what would be lost.
+            choice.young.append(RetainedRun(run.name, why or _why_young(request, run)))
+        elif why is None:
             choice.runs.append(run)
         else:
             choice.retained.append(RetainedRun(run.name, why))

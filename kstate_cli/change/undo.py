@@ -102,8 +102,8 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
             _cancel(run)
             raise _failed(app, options, error) from error
     if lost:
-        return run, f"kstate undid run {run.name} ({name}), and {app}, which was missing, exists again"
-    return run, f"kstate undid run {run.name} ({name})"
+        return run, f"undid run {run.name} ({name}), and {app}, which was missing, exists again"
+    return run, f"undid run {run.name} ({name})"
 
 
 def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:

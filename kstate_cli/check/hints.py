@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kstate_cli import option
-from kstate_cli.check.findings import MIGRATE, RESTORE, RESTORE_STORE
+from kstate_cli.check.findings import MIGRATE, RESTORE
 from kstate_cli.formats.store_kinds import headers_families
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.statedir.model import Application
@@ -18,31 +18,22 @@ _MIGRATE_FIRST = f"first migrate the directory, then check it again: {MIGRATE}"
 class HintConditions:
     """The facts about a directory that decide whether ``restore`` and ``migrate`` refuse it.
 
-    Both commands refuse the whole directory because of one task, whichever task the finding is about.
+    Both commands refuse the whole directory because of one task, whichever task the finding is about. They also refuse
+    a directory that was not closed cleanly. No option is added for that: the refusal lists the tasks, and the user
+    decides between another guarantee and removing their rows.
     """
 
-    unclean_stores: frozenset[str] | None
-    """The stores of tasks that may have uncommitted rows under exactly-once; None without such a task."""
     is_of_another_release: bool
     """The directory has files of releases that keep offsets elsewhere, so ``restore`` cannot complete it."""
     has_unsupported_headers: bool
     """A store has record headers, which the release does not support."""
     unlogged: tuple[str, ...] = ()
-    """The stores without an offset in unclean tasks. Rebuilding the tasks drops them: no changelog has their rows."""
+    """The stores without an offset in unclean tasks. Some of them may have no changelog: a rebuild drops these."""
 
-    def accepted(self, template: str, store: str | None) -> str:
-        """Return the template of a hint about ``store`` with a command that accepts the directory."""
+    def accepted(self, template: str) -> str:
+        """Return the template of a hint with a command that accepts the directory."""
         if RESTORE in template and self.is_of_another_release:
             template = _after_migration(template)
-        # With a selected store, restore checks only the tasks that have the store.
-        is_refused = self.unclean_stores is not None and (
-            RESTORE_STORE not in template or store is None or store in self.unclean_stores
-        )
-        if is_refused and option.WIPE_UNCLEAN not in template:
-            # An unclean task is rebuilt as a whole, so restore refuses to rebuild one of its stores.
-            template = template.replace(RESTORE_STORE, RESTORE)
-            for command in (RESTORE, MIGRATE):
-                template = template.replace(command, f"{command} {option.WIPE_UNCLEAN}")
         if self.has_unsupported_headers and option.DROP_HEADERS not in template:
             template = template.replace(MIGRATE, f"{MIGRATE} {option.DROP_HEADERS}")
         return template
@@ -58,11 +49,14 @@ def hint_conditions(
     has_old_file = into_family and any(task.checkpoint is not None for task in app.tasks)
     has_headers = any(store.families & headers_families() for store in stores)
     return HintConditions(
-        unclean_stores=frozenset(state.store.name for task in unclean for state in task.stores) if unclean else None,
         is_of_another_release=has_old_file or any(store.has_offsets_family != into_family for store in stores),
         has_unsupported_headers=has_headers and not into_family,
         unlogged=tuple(
-            f"{task.task.name}/{state.store.name}" for task in unclean for state in task.stores if not state.offsets
+            f"{task.task.name}/{state.store.name}"
+            for task in unclean
+            for state in task.stores
+            # A global store has no changelog, but a topic.
+            if not state.offsets and not task.task.is_global
         ),
     )
 

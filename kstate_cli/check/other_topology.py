@@ -100,8 +100,8 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
         if wiped:
             code = COPY_DELETED
             text = (
-                "Streams deletes the store together with this task, because the topology no longer has the store in "
-                "this task"
+                "Under exactly-once, Streams deletes this task, and this store with it. The topology has the store in "
+                "a different task or no longer has it"
             )
             findings.append(snapshot.finding(code, text, task, name, bad))
         predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))

@@ -203,7 +203,7 @@ class Snapshot:
             # Only hints about rehome have NEW, and they occur only if a topology was requested.
             values["NEW"] = self.request.topology.rehome.words
         return Finding(
-            code, level or code.level, filled(self.hints.accepted(hint or code.hint, store), values), text, name, store
+            code, level or code.level, filled(self.hints.accepted(hint or code.hint), values), text, name, store
         )
 
     def log(self, key: TopicPartition) -> Log | None:

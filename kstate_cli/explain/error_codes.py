@@ -210,7 +210,7 @@ REHOME: Final = {
         "The stores that kstate would move were not closed cleanly (exit 4)",
         "Under exactly-once, these stores may contain uncommitted rows.",
         do=(
-            f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores them",
+            f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores only them",
             f"or pass {option.GUARANTEE} at_least_once if the application runs with at-least-once",
         ),
     ),

@@ -275,7 +275,7 @@ OUTCOMES: Final = {
             "The application is running, the broker does not have the log, or kstate cannot read the whole task. "
             "While the application is running, its files are those of the last flush, and the outcome depends on "
             "how it closes its stores. kstate makes no prediction from entries that it cannot read, such as a link "
-            "or a database of a newer RocksDB version."
+            "or a database that its RocksDB version cannot open."
         ),
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",

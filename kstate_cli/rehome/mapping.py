@@ -323,8 +323,8 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
             code=WhyRefused.TWO_COPIES,
             hint=(
                 f"pass the description of the previous topology: {option.FROM} OLD.txt. kstate then uses that "
-                "topology's copies. This description shows a copy of one store in several sub-topologies, as some "
-                "patch releases build them"
+                "topology's copies. If a patch release has built copies of one store in several sub-topologies, this "
+                "description shows them"
             ),
         )
     return {

@@ -251,7 +251,7 @@ def _tables(
     if unordered:
         raise Refused(
             f"kstate cannot read the rows of {partition.key} in offset order, because the dump's files are not "
-            "sorted by offset",
+            "sufficiently sorted by offset",
             hint="write a new dump whose files are in offset order",
         )
     filesystem, _ = open_location(dump.uri)

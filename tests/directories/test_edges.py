@@ -212,7 +212,7 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
         assert str(app / UNDOING) in messages
     assert tree_hash(app.parent) == before
     (app / UNDOING).unlink()
-    assert "kstate undid run" in kstate("undo", app).err
+    assert "undid run" in kstate("undo", app).err
 
 
 def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_it
     (run,) = read_runs(app)
     old = content(run.tree)
     (run.tree / UNDOING).unlink()
-    assert "kstate undid run" in kstate("undo", app).err
+    assert "undid run" in kstate("undo", app).err
     assert content(app) == old
 
 

@@ -87,6 +87,6 @@ def test_an_interrupted_switch_is_settled_on_a_full_file_system(kstate: Kstate, 
         ended = kstate(app, ("undo",))
     assert ended.traced.count("(INJECTED)") == fails
     assert ended.status == (0 if fails == 1 else 6), ended.output
-    assert "kstate undid run" in (ended if fails == 1 else kstate(app, ("undo",))).output
+    assert "undid run" in (ended if fails == 1 else kstate(app, ("undo",))).output
     assert kstate(app, ("clean",)).status == 0
     assert not (app.parent / ".kstate").exists()

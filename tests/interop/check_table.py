@@ -65,7 +65,7 @@ permission, `check` therefore reads the last part of each log and counts the rec
 offsets per partition. In total, it reads at most 500,000 offsets and 256 MiB. Beyond these limits, it reports an
 upper bound ("at most").
 
-The first line of the output shows how many records Kafka Streams will restore *until RUNNING* and the minimum time
+The verdict shows how many records Kafka Streams will restore *until RUNNING* and the minimum time
 that this will take. Without a broker, `check` counts only the records up to the end of the dump or up to the log ends
 in the file. To calculate the time, `check` uses the rate of the last restoration that kstate performed on this
 directory, provided that the restoration was large enough. Kafka Streams is slower than kstate, because it writes

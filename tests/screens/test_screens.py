@@ -187,8 +187,8 @@ def state() -> Iterator[Path]:
             ("snapshot", folder / DEMO, "--out", folder / "snapshots"),
         ):
             with patch.object(socket, "gethostname", lambda: "host-1"):
-                made = run_at(before, *map(str, words))
-            assert made.status == 0, made.report
+                change = run_at(before, *map(str, words))
+            assert change.status == 0, change.report
         (folder / "web.json").write_text(run_at(before, "ls", str(folder / DEMO), "-o", "json").out, encoding="utf-8")
         table = next((folder / DAMAGED / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
         data = bytearray(table.read_bytes())

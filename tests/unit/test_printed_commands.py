@@ -320,7 +320,7 @@ def test_a_foreign_option_in_a_message_is_reported(words: str, text: str) -> Non
     [
         ("migrate /a --to 4.2", "stop the application first or wait for it with --wait SECONDS"),
         ("seed --from /a --app new", "to wait for it, run: kstate migrate /a --to 4.2 --wait 60"),
-        ("undo /a", "kstate undid run 0001-migrate (migrate --to 4.3)"),
+        ("undo /a", "undid run 0001-migrate (migrate --to 4.3)"),
         (
             "undo /a --wait 60",
             "the cause may be a copy that lost the file times (cp -r, GNU tar without --format=posix)",

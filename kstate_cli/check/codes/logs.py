@@ -126,7 +126,7 @@ NEAR_LOG_START: Final = FindingCode(
         "(KIP-406; {page})"
     ),
     page="changelogs.md#log-ends",
-    hint=f"start the application soon, or restore the store: {RESTORE}",
+    hint=f"start the application soon, or restore the stores: {RESTORE}",
 )
 CATCHES_UP: Final = FindingCode(
     "catches-up",

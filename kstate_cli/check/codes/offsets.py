@@ -170,7 +170,7 @@ STATUS_MISSING: Final = FindingCode(
     page="offsets.md#transactional-stores",
     hint=(
         "if the application runs with transactional stores (enable.transactional.statestores), pass "
-        f"{option.TRANSACTIONAL_STORES}. Otherwise, restore the store: {RESTORE}"
+        f"{option.TRANSACTIONAL_STORES}. Otherwise, restore the stores: {RESTORE}"
     ),
     do=(_UNCLEAN,),
 )

@@ -164,9 +164,9 @@ def query() -> None:
     3  a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE, NOT_PRESENT,
        DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE)
     4  a serde cannot decode a key or value, so kstate prints its bytes; or
-       kstate cannot determine which tasks have the store
+       it is unknown which tasks have the store
     5  the application is running (see --last-flush)
-    6  kstate cannot read a store (STORE_EXCEPTION); the printed rows are
+    6  a store is unreadable (STORE_EXCEPTION); the printed rows are
        correct but incomplete
     """
 

@@ -73,7 +73,7 @@ def restore(
         Path,
         typer.Argument(
             metavar="APP",
-            help=("Path to the application directory (state.dir/application.id). The state.dir must exist."),
+            help="Path to the application directory (state.dir/application.id). kstate can create it in the state.dir.",
             readable=False,
         ),
     ],

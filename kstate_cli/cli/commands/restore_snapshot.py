@@ -221,7 +221,7 @@ def restore_snapshot(
         Path,
         typer.Argument(
             metavar="APP",
-            help=("Path to the application directory (state.dir/application.id). The state.dir must exist."),
+            help="Path to the application directory (state.dir/application.id). kstate can create it in the state.dir.",
             readable=False,
         ),
     ],

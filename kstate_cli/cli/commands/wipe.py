@@ -106,7 +106,7 @@ def wipe(
     path = find_application(app)
     results: Output[WipeLine] = output_of(output, path, quiet=quiet)
     stores_at_once = at_once(workers)
-    consequence = "when the application starts, Streams restores the removed stores from their changelogs"
+    consequence = "when the application starts, Streams restores the removed stores that have a changelog"
     if for_reset:
         # The reset tool lets the application begin again, so nothing is restored.
         consequence = ""

@@ -68,7 +68,8 @@ class SeedSourceOptions:
             metavar="FILE",
             help=(
                 "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
-                "newest record of each key if the store needs no older ones."
+                "newest record of each key if the store needs no older ones. It is "
+                "required for retentions if you pass directories."
             ),
             readable=False,
         ),

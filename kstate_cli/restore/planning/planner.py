@@ -456,12 +456,12 @@ def _screen_text(store: StoreWork) -> str:
     """Return the line of the plan for people, without the kind; a missing store is its own reason."""
     action = Action.REBUILD if store.rebuild else Action.CATCH_UP
     why = next(part.verdict.why for part in store.parts if part.verdict.action is action)
-    end = f"up to {offsets_text(store.offsets)}"
+    end = offsets_text(store.offsets)
     if not store.rebuild:
-        return f"catch up {end}, {why}"
+        return f"catch up to {end}, {why}"
     if store.existing is None:
         why = "the store does not exist"
-    return f"rebuild from the earliest offset {end}, because {why}"
+    return f"rebuild from the earliest offset up to {end}, because {why}"
 
 
 def task_steps(

@@ -465,7 +465,7 @@ def test_hint_for_an_unproven_release_has_the_option() -> None:
     for to, more in (("4.3", ""), ("4.5", " --unproven")):
         view = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
         (match_,) = [finding for finding in judge_task(view, view.app.tasks[0]).findings if finding.code == STATUS_OPEN]
-        assert match_.hint.endswith(f"--for {to}{more} --wipe-unclean")
+        assert match_.hint.endswith(f"--for {to}{more}")
 
 
 @pytest.mark.parametrize(

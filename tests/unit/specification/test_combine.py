@@ -43,8 +43,8 @@ def test_the_directory_alone(app: Application) -> None:
     with pytest.raises(Refused) as refusal:
         resolve_spec(app, file_name="my.toml")
     assert refusal.value.advice == (
-        "add the missing lines to my.toml and pass it with --spec. Its first line is format = 1, and each "
-        'line belongs below its table:\n    [stores.empty] kind = "key-value"\n    [stores.g] source = '
+        "add the missing lines to my.toml and pass it with --spec. The first line of the file is format = 1, and each "
+        'missing line belongs below its table:\n    [stores.empty] kind = "key-value"\n    [stores.g] source = '
         '"table"'
     )
     spec = resolve_spec(app, only={"plain", "win"})
