@@ -149,8 +149,8 @@ def refuse_undrained(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refuse
             f"{facts.source_app} has not read all records in its internal topics: {some(names, _MOST)}",
             hint=(
                 "start the application without new input until it has read these records. Then stop it, write the "
-                "dump again, and run the command again. If these topics are leftovers of another application, "
-                "delete them"
+                "dump again, and run the command again. If another application left these topics, delete "
+                "them"
             ),
         )
 

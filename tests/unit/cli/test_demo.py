@@ -20,4 +20,4 @@ def test_a_python_whose_tarfile_has_no_filters(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(tarfile.TarFile, "extractall", as_it_was)
     monkeypatch.delattr(tarfile, "data_filter")
-    assert "undone" in kstate_here("demo").err
+    assert "undid run 0001-migrate" in kstate_here("demo").err

@@ -54,7 +54,7 @@ def test_sessions_are_no_windows_and_windows_are_no_sessions(start: int) -> None
 
 
 def test_a_key_too_short_for_a_window_is_refused() -> None:
-    with pytest.raises(Refused, match="shorter than 12 bytes"):
+    with pytest.raises(Refused, match="fewer than 12 bytes"):
         convert.segment_times(pa.array([b"x" * 12, b"x" * 11]), KeySchema.WINDOW, "0_0/s")
 
 
