@@ -173,7 +173,7 @@ def test_checkpoint_beside_the_column_family_gives_the_lowest_offset(tmp_path: P
         (app / "0_0/.checkpoint").write_text(f"0\n1\n{topic} 0 {offset}\n")
         result = kstate("migrate", app, "--to", "4.3", status=1)
         both = ", ".join(map(str, sorted((offset, offsets["0"]))))
-        assert f"0_0/latest-order: the offsets of {topic}:0 differ ({both})" in result.err
+        assert f"0_0/latest-order: the offsets for {topic}:0 differ ({both})" in result.err
         assert not (app / "0_0/.checkpoint").exists()
         rows = kstate("ls", app, "-o", "json").rows
         assert [r["changelog"] for r in rows if r["task"] == "0_0" and r["store"] == "latest-order"] == [

@@ -166,7 +166,7 @@ def test_a_bucket_that_fails_after_the_first_deletion(app: Path, objects: Object
     prune(place, "--keep", "1")
     objects.behave(Fault(f"^DELETE .*{second}", 403, "AccessDenied"))
     failed = prune(place, "--keep", "1", *NOW, status=7)
-    assert "does not have the permission" in failed.err and place.generations() == [second, third]
+    assert "lacks the permission" in failed.err and place.generations() == [second, third]
     objects.behave()
     kstate("verify-snapshots", place.out)
 

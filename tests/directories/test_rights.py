@@ -107,7 +107,7 @@ def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> No
     """Nothing does here; what is asked for is there, so the mode cannot be what is in the way."""
     text = access_hint(tmp_path, os.W_OK)
     assert " which allows w to " in text and "an ACL (getfacl), an attribute (lsattr)" in text
-    assert access_hint(tmp_path / "nowhere").startswith(f"cannot check {tmp_path / 'nowhere'} (No such file")
+    assert access_hint(tmp_path / "nowhere").startswith(f"kstate cannot check {tmp_path / 'nowhere'} (No such file")
 
 
 def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

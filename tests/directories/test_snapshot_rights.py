@@ -89,23 +89,21 @@ def test_each_user_can_do_its_work_and_nothing_else(
     refusal = kstate(*cleaning, "--keep-for", "0s", status=None)
     while refusal.status == 0:
         refusal = kstate(*cleaning, status=None)
-    assert (
-        refusal.status == 7 and "kstate wrote snapshot" in refusal.err and "does not have the permission" in refusal.err
-    )
+    assert refusal.status == 7 and "kstate wrote snapshot" in refusal.err and "lacks the permission" in refusal.err
 
     place.store.behave(policies=granted)
     as_user(READER, monkeypatch)
     for words in reading:
         kstate(*words)
     assert requested_actions(place) == actions(granted[READER])
-    assert "does not have the permission" in kstate(*snapshot, status=4).err
+    assert "lacks the permission" in kstate(*snapshot, status=4).err
 
     for user, commands in ((READER, reading), (WRITER, [snapshot])):
         as_user(user, monkeypatch)
         for action in actions(granted[user]) - {"s3:AbortMultipartUpload"}:
             place.store.behave(policies={user: without(granted[user], action)})
             for words in commands:
-                assert "does not have the permission" in kstate(*words, status=4).err, (action, words)
+                assert "lacks the permission" in kstate(*words, status=4).err, (action, words)
 
     # Two days later the claim of the cleaner that could not delete is old, and its list goes.
     place.store.behave(policies=granted, later_seconds=INTENT_SECONDS + 3_600)
@@ -118,7 +116,7 @@ def test_each_user_can_do_its_work_and_nothing_else(
     for action in ("s3:DeleteObject", "s3:ListBucketMultipartUploads"):
         place.store.behave(policies={CLEANER: without(granted[CLEANER], action)}, later_seconds=INTENT_SECONDS + 3_600)
         refusal = kstate(*cleaning, status=7)
-        assert "does not have the permission" in refusal.err and "kstate wrote snapshot" in refusal.err, action
+        assert "lacks the permission" in refusal.err and "kstate wrote snapshot" in refusal.err, action
 
 
 def test_uploads_in_parts_end_whole_or_not_at_all(place: BucketPlace, monkeypatch: pytest.MonkeyPatch) -> None:

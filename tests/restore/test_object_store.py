@@ -122,7 +122,7 @@ def test_refuses_changed_and_missing_objects(both: Both) -> None:
 CASES = {
     "unreachable": ([], UNREACHABLE, "", 6, 4, "does not respond at http://127.0.0.1:9"),
     "no such bucket": ([], "", "s3://nobody-s-bucket/dump", 2, 2, "bucket nobody-s-bucket does not exist"),
-    "denied": ([Fault(".", 403, "AccessDenied")], "", "", 4, 4, "this user does not have the permission"),
+    "denied": ([Fault(".", 403, "AccessDenied")], "", "", 4, 4, "this user lacks the permission"),
     "secret is wrong": ([Fault(".", 403, "SignatureDoesNotMatch")], "", "", 4, 4, "SignatureDoesNotMatch"),
 }  # fmt: skip
 
