@@ -89,7 +89,7 @@ def test_each_user_can_do_its_work_and_nothing_else(
     refusal = kstate(*cleaning, "--keep-for", "0s", status=None)
     while refusal.status == 0:
         refusal = kstate(*cleaning, status=None)
-    assert refusal.status == 7 and "kstate wrote snapshot" in refusal.err and "lacks the permission" in refusal.err
+    assert refusal.status == 7 and "wrote snapshot" in refusal.err and "lacks the permission" in refusal.err
 
     place.store.behave(policies=granted)
     as_user(READER, monkeypatch)
@@ -116,7 +116,7 @@ def test_each_user_can_do_its_work_and_nothing_else(
     for action in ("s3:DeleteObject", "s3:ListBucketMultipartUploads"):
         place.store.behave(policies={CLEANER: without(granted[CLEANER], action)}, later_seconds=INTENT_SECONDS + 3_600)
         refusal = kstate(*cleaning, status=7)
-        assert "lacks the permission" in refusal.err and "kstate wrote snapshot" in refusal.err, action
+        assert "lacks the permission" in refusal.err and "wrote snapshot" in refusal.err, action
 
 
 def test_uploads_in_parts_end_whole_or_not_at_all(place: BucketPlace, monkeypatch: pytest.MonkeyPatch) -> None:
