@@ -133,8 +133,8 @@ def _why_young(request: CleanRequest, run: Run) -> str:
     if ended <= clock.now():
         return f"{text}, less than {duration_text(request.older_than.total_seconds())} ago"
     # A clock that was set back: without this reason, nothing would explain why clean deletes no run.
-    by_name = command("clean", request.app, option.RUN, run.name)
-    return f"{text}, which is in the future by the clock of this host. To delete it now: {by_name}"
+    way = f"To delete it now: {_by_name(request.app, run)}"
+    return f"{text}, which is in the future by the clock of this host. {way}"
 
 
 def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:

@@ -76,9 +76,10 @@ class LogSources:
         """Return which log ends these are, as text: only a broker has the current ones."""
         if self.bootstrap is not None:
             return "until RUNNING"
-        if self.offsets is None:
-            return "up to the end of the dump"
-        return f"up to the log ends in the file{'' if self.dump is None else ' and in the dump'}"
+        also = ""
+        if self.offsets is not None and self.dump is not None:
+            also = " and in the dump"
+        return f"up to {self.end}{also}"
 
     @property
     def end(self) -> str:

@@ -10,9 +10,6 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.logs import DeleteCoverage, Log, Where, delete_coverage
 from kstate_cli.texts import moment, span_text, suggest
 
-NO_OFFSET = "it has no offset"
-"""The reason to rebuild a store without an offset, also of one that does not exist."""
-
 
 class Action(Enum):
     """What becomes of a store."""
@@ -118,7 +115,7 @@ def _judge(
     if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not permissions.rebuild:
         return Verdict(Action.LEAVE, "it is empty, like its changelog")
     if permissions.rebuild or following is None:
-        return _rebuild(log, permissions.rebuild or NO_OFFSET, has_rows=has_rows, permissions=permissions)
+        return _rebuild(log, permissions.rebuild or "it has no offset", has_rows=has_rows, permissions=permissions)
     # The next offset counts, not the last one: a store whose last record was just below the log start lacks nothing.
     where = log.where(following)
     # Only an offset below the broker's log start lets the consumer report OffsetOutOfRange (KIP-406).
