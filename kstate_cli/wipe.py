@@ -232,7 +232,7 @@ def _changes_of_tasks(snapshot: WipeSnapshot) -> Iterator[Change]:
 def _leaving_task(snapshot: WipeSnapshot, task: TaskOffsets) -> Iterator[Change]:
     """Yield the changes if all stores leave: the directory leaves too, and Streams makes a new one."""
     names = ", ".join(store.store.name for store in task.stores) or "no store"
-    yield OmitTree(snapshot.relative(task.task.path), f"wiped: {names}")
+    yield OmitTree(snapshot.relative(task.task.path), f"wiped: {names}", names)
     for store in task.stores:
         yield from _unlogged_warnings(task, store, "")
         yield from _other_folder_warnings(task, store)
@@ -263,7 +263,11 @@ def _departure(snapshot: WipeSnapshot, task: TaskOffsets, store: StoreOffsets, g
 def _leaving_store(snapshot: WipeSnapshot, task: TaskOffsets, departure: _Departure) -> Iterator[Change]:
     """Yield the changes to the files of one store that leaves; ``.checkpoint`` changes once for all of them."""
     keeping, store = Keeping(snapshot.relative(task.task.path)), departure.offsets
-    yield OmitTree(snapshot.relative(store.store.path), f"wiped: {offsets_text(store.offsets) or 'no offset'}")
+    offsets = offsets_text(store.offsets)
+    if offsets:
+        yield OmitTree(snapshot.relative(store.store.path), f"wiped: {offsets}", f"offset {offsets}")
+    else:
+        yield OmitTree(snapshot.relative(store.store.path), "wiped: no offset", "no offset")
     yield from _other_folder_warnings(task, store)
     yield from _unlogged_warnings(
         task, store, ". If the store has a changelog, Streams restores the whole task under exactly-once"

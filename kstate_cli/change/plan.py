@@ -24,6 +24,8 @@ class OmitTree:
 
     path: str
     why: str
+    screen_text: str = field(default="", compare=False)
+    """The reason as a terminal shows it; empty if it is the same. The reason is in JSON, and stays stable."""
     action: str = field(default="leave out", init=False)
 
     def describe(self) -> str:
@@ -111,10 +113,21 @@ class EditDatabase:
 
     def describe(self) -> str:
         """Return a line for the plan."""
+        return self._text(self.drop)
+
+    @property
+    def screen_text(self) -> str:
+        """Return the line as a terminal shows it.
+
+        Names are quoted: without quotes, "drop column family offsets" reads as if offsets were dropped.
+        """
+        return self._text([f'"{name}"' for name in self.drop])
+
+    def _text(self, dropped: Iterable[str]) -> str:
         parts = []
         if self.offsets is not None:
             parts.append(f"offsets: {_record_text(self.offsets)}")
-        parts += [f"drop column family {name}" for name in self.drop]
+        parts += [f"drop column family {name}" for name in dropped]
         parts += [f"convert {c.source} to {c.target} ({c.layout})" for c in self.conversions]
         if self.sst_format is not None:
             parts.append(f"rewrite SSTs as format {self.sst_format}, XXH3")

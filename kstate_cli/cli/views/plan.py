@@ -125,20 +125,12 @@ _STEP_NAMES: Final = {
     "create carrier segment": "create segment",
 }
 """The names of steps on a terminal, where they differ from those in JSON, which stay stable."""
-_WIPED: Final = "wiped: "
-_OFFSETS: Final = re.compile(r"[^ ]+:[0-9]+=-?[0-9]+(, |$)")
 _UNKNOWN_OFFSET: Final = re.compile(r"(?<==)-4\b")
 
 
 def _step_text(step: Step) -> str:
     """Return the description of a step for people."""
     text = getattr(step, "screen_text", "") or step.describe()
-    if text.startswith(_WIPED):
-        text = text.removeprefix(_WIPED)
-        if _OFFSETS.match(text):
-            text = f"offset {text}"
-    # A name of RocksDB that is a common word: without quotes, "drop column family offsets" reads as dropping offsets.
-    text = re.sub(r"(?<=drop column family )(\S+?)(?=;|$)", r'"\1"', text)
     return _UNKNOWN_OFFSET.sub("-4 (unknown)", text)
 
 
