@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,16 @@ def test_a_family_that_was_emptied_still_counts(tmp_path: Path) -> None:
     db.close()
 
 
+@dataclass
+class _Progress:
+    written: int = 0
+    """Rows that are written."""
+    allowed: int = 300
+    """Rows that may be written: without it a slow reader meets thousands of SSTs, and no descriptor is left."""
+
+
 @contextmanager
-def _writing(path: Path) -> Iterator[list[int]]:
+def _writing(path: Path) -> Iterator[_Progress]:
     """Write to both column families in one batch each until the block ends: RocksDB flushes after some 200 rows.
 
     Not by hand: ``Flush`` of one column family flushes that one alone, also with atomic_flush. Streams never calls it.
@@ -87,23 +96,26 @@ def _writing(path: Path) -> Iterator[list[int]]:
     handles = [db.get_column_family_handle("default"), db.get_column_family_handle("offsets")]
     no_wal = WriteOptions()
     no_wal.disable_wal = True  # type: ignore[method-assign,assignment]
-    stop, written = threading.Event(), [0]
+    stop, progress = threading.Event(), _Progress()
 
     def write() -> None:
         while not stop.is_set():
+            if progress.written >= progress.allowed:
+                time.sleep(0.001)
+                continue
             batch = WriteBatch(raw_mode=True)
-            number = written[0].to_bytes(8, "big")
+            number = progress.written.to_bytes(8, "big")
             batch.put(number, number * 40, handles[0])
             batch.put(b"app-count-changelog-0", number, handles[1])
             db.write(batch, no_wal)
-            written[0] += 1
-            if written[0] % 400 == 0:
+            progress.written += 1
+            if progress.written % 400 == 0:
                 db.compact_range(None, None)
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        yield written
+        yield progress
     finally:
         stop.set()
         thread.join()
@@ -116,13 +128,14 @@ def test_rows_and_offset_of_a_cut_share_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "app" / "0_0" / "rocksdb" / "count"
     path.parent.mkdir(parents=True)
     offsets = set()
-    with _writing(path) as written:
-        while written[0] < 300:
+    with _writing(path) as progress:
+        while progress.written < progress.allowed:
             time.sleep(0.01)
-        # Under load every attempt may meet a compaction, or the same flush again: until there were enough moments.
-        for _ in range(400):
+        # Under load an attempt may meet a compaction, or the same flush again: until there were enough moments.
+        for _ in range(100):
             if len(offsets) > 6:
                 break
+            progress.allowed = progress.written + 4_000
             with Cuts(tmp_path / "app") as cuts:
                 database = cuts.read(path, None, PLACE)
                 if database is None or database.offsets is None or not database.offsets.offsets:

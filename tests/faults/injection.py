@@ -36,6 +36,8 @@ KILL, EIO, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
 ACTIONS = (EIO, FULL, KILL)
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)")
 _PATH = re.compile(r'(?:"(?P<path>/[^"]*)"|\d<(?P<folder>/[^>]*)>(?:, "(?P<name>[^"/][^"]*)")?)')
+_FILTERED = re.compile(r'"([^"]+)"|\d<(/[^>]*)>')
+_RESULT = re.compile(r"\) += ")
 _TAKES_A_NAME = re.compile(r".*at2?|statx")
 """Calls whose first argument may be a descriptor of a directory, and the second a name in it."""
 
@@ -141,11 +143,14 @@ def parse(log: str, state: Path) -> Trace:
     steps: dict[tuple[Place, int], Step] = {}
     calls = []
     counts: Counter[tuple[str, str, str]] = Counter()
+    filtered: Counter[tuple[str, str, str]] = Counter()
     main = ""
     for thread, call, rest in (match.groups() for match in map(_LINE.match, log.splitlines()) if match):
         paths = _arguments(call, rest)
-        for path in {*paths, *paths.values()}:
+        for path in paths:
             counts[thread, call, path] += 1
+        for argument in _filters(rest):
+            filtered[thread, call, argument] += 1
         inside = frozenset(os.path.relpath(path, state) for path in paths if _below(path, state))
         if not inside:
             continue
@@ -156,7 +161,7 @@ def parse(log: str, state: Path) -> Trace:
         if path and _below(path, state):
             argument = paths[path]
             place = Place(call, os.path.relpath(path, state), argument)
-            step = Step(place, counts[thread, call, path], thread == main, counts[thread, call, argument])
+            step = Step(place, counts[thread, call, path], thread == main, filtered[thread, call, argument])
             steps.setdefault((step.place, step.nth), step)
     return Trace(list(steps.values()), calls)
 
@@ -173,6 +178,16 @@ def _arguments(call: str, rest: str) -> dict[str, str]:
             argument = os.path.normpath(path or folder)
             paths.setdefault(argument, argument)
     return paths
+
+
+def _filters(rest: str) -> set[str]:
+    """Return the arguments by which strace's filter of paths lets a call pass.
+
+    A path or name as the call states it, and the path of a descriptor. A name relative to a descriptor is not joined with
+    its directory, and the result of an open counts for nothing.
+    """
+    arguments = _RESULT.split(rest)[0]
+    return {os.path.normpath(text or path) for text, path in _FILTERED.findall(arguments)}
 
 
 def _below(path: str, state: Path) -> bool:

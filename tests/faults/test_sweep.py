@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from .case import Case, Sweep
 from .cases import IN_PARTS, SHARED, SMALLEST, WHOLE
-from .injection import trace_of, traced_by_path, traced_from_the_start
+from .injection import parse, trace_of, traced_by_path, traced_from_the_start
 from .restorations import RESTORED, RESTORED_IN_PARTS
 from .sweep import ALL, around_the_switch, chunk, jobs
 
@@ -83,3 +84,23 @@ def test_the_parts_make_every_call_of_the_whole(sweep_of: SweepOf, way: str) -> 
     parts = [case for case in IN_PARTS if case.name.startswith(f"{way}-")]
     swept = {str(job.step) for case in parts for job in jobs(sweep_of(case), every=True)}
     assert {str(step) for step in sweep_of(whole).trace.steps} <= swept
+
+
+def test_calls_are_counted_as_the_filter_of_strace_counts_them() -> None:
+    """A name relative to a directory is another argument than the same path written in full."""
+    log = """\
+7 openat(5</s/app>, "000004.log", O_WRONLY|O_CREAT|O_EXCL, 0644) = 9</s/app/000004.log>
+7 openat(AT_FDCWD</work>, "/s/app/000004.log", O_RDONLY|O_CLOEXEC) = 9</s/app/000004.log>
+7 openat(AT_FDCWD</work>, "/s/app/000004.log", O_WRONLY|O_CREAT|O_APPEND, 0644) = 9</s/app/000004.log>
+7 openat(6</s/other>, "000004.log", O_WRONLY|O_CREAT|O_EXCL, 0644) = 8</s/other/000004.log>
+7 fsync(9</s/app/000004.log>) = 0
+7 fsync(5</s/app>) = 0
+"""
+    steps = {(str(step), step.argument, step.nth_filtered) for step in parse(log, Path("/s")).steps}
+    assert steps == {
+        ("openat app/000004.log #1", "000004.log", 1),
+        ("openat app/000004.log #3", "/s/app/000004.log", 2),
+        ("openat other/000004.log #1", "000004.log", 2),
+        ("fsync app/000004.log #1", "/s/app/000004.log", 1),
+        ("fsync app #1", "/s/app", 1),
+    }
