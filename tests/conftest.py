@@ -35,7 +35,7 @@ settings.load_profile("kstate")
 
 _FIRST = ("interop", "kills", "worlds", "restore", "faults", "loop", "walker", "examples", "packaging")
 """Folders whose files take longest come first, so that the others fill what is left of the workers' time."""
-_LAST = ("directories", "unit")
+_LAST = ("directories", "sorting", "dumps", "unit")
 """Many short files."""
 _MEMORY = Path("/dev/shm")
 _PREFIX = "kstate-tests-"

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import StoreKind, store_kind, store_kinds
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
-from tests.unit.restore.slicing import HOUR, NOW, TOPIC, job_of
+from tests.sorting.slicing import HOUR, NOW, TOPIC, job_of
 
 VALUE_BYTES = 100
 GIB = 1 << 30

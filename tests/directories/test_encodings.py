@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.dumps.encodings import Writer
 from tests.restore.support import digest
-from tests.unit.dump_reader.encodings import Writer
 
 from .test_cold import EXAMPLES
 from .warm import Warm

@@ -21,13 +21,13 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from tests import json_lines
+from tests.dumps.support import rows as records
+from tests.dumps.support import write
 from tests.faults import tiny_dump
 from tests.golden import unpack
 from tests.growing import GrowingDump
 from tests.hints import follows_hint
 from tests.restore.support import APP, SPEC, TOPIC
-from tests.unit.dump_reader.support import rows as records
-from tests.unit.dump_reader.support import write
 
 from .test_hints_followed import flip, printed_commands
 from .test_runs import immutable

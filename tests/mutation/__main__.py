@@ -26,6 +26,8 @@ from .record import RECORD, Entry, Record, number_of
 from .replay import replay
 from .server import Collected, Verdict, by_import, collect, prepare, verdict_of
 
+TESTS: Final = ("tests/unit", "tests/sorting", "tests/dumps")
+"""Folders of the tests that need no other process."""
 _OWN_SECONDS: Final = 2.0
 """Usual seconds of the tests of one mutant in the folder of its package: slower tests that run the line are not tried."""
 _OTHER_SECONDS: Final = 0.7
@@ -40,7 +42,7 @@ def main() -> int:
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="packages or modules below kstate_cli")
     parser.add_argument("--sample", type=int, help="run so many mutants of each package")
     parser.add_argument("--seed", type=int, default=37, help="of the sample")
-    parser.add_argument("--tests", action="append", help="files or folders of tests (default: tests/unit)")
+    parser.add_argument("--tests", action="append", help=f"files or folders of tests (default: {', '.join(TESTS)})")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--retry", action="store_true", help="run survivors again")
     parser.add_argument("--survivors", action="store_true", help="list survivors, and run nothing")
@@ -91,8 +93,8 @@ class Campaign:
         self._patience: float = namespace.patience
         self._until = time.monotonic() + 60 * namespace.minutes
         self._map = CoverageMap(BUILD / "map.json")
-        self._map.refresh(namespace.tests or ["tests/unit"], {module.name for module, _ in pending})
-        roots = tuple(namespace.tests or ["tests/unit"])
+        self._map.refresh(namespace.tests or TESTS, {module.name for module, _ in pending})
+        roots = tuple(namespace.tests or TESTS)
         self._seconds = {name: seconds for name, seconds, _ in self._map.tests() if name.startswith(roots)}
         self._tests_of_names: dict[tuple[str, ...], set[str]] = {}
         self._lines: dict[str, dict[int, list[str]]] = {}
@@ -182,8 +184,7 @@ class Campaign:
         if not mutant.in_function:
             tests = self._users(mutant.names)
             tests = tests or {test for of_line in by_line.values() for test in of_line}
-        folder = f"/unit/{_folder(module.name)}/"
-        own = {test for test in tests if folder in test}
+        own = {test for test in tests if test.startswith(_own_tests(module.name))}
         return [
             *self._first(own, self._patience * _OWN_SECONDS),
             *self._first(tests - own, self._patience * _OTHER_SECONDS),
@@ -269,6 +270,13 @@ def _list_survivors(record: Record, chosen: list[tuple[Module, Mutant]]) -> None
 
 def _folder(module: str) -> str:
     return module.split("/")[1]
+
+
+def _own_tests(module: str) -> tuple[str, ...]:
+    """Return the folders of the tests that are written for a module; each ends with a slash."""
+    package = _folder(module)
+    more = {"restore": ("tests/sorting/",), "dump_reader": ("tests/dumps/",)}
+    return f"tests/unit/{package}/", *more.get(package, ())
 
 
 @functools.cache

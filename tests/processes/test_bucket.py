@@ -22,8 +22,8 @@ from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import GRACE_SECONDS, UNNAMED_SECONDS, RangeFile, new_manifest, path_of, schema
 from kstate_cli.errors import InUse, KstateError, Refused, RunFailed, RunHalfway, UsageError
 from kstate_cli.s3_objects import Objects, place_in_bucket
+from tests.dumps.test_growing import KEY, rows_of
 from tests.object_store import Fault, ObjectStore
-from tests.unit.dump_reader.test_growing import KEY, rows_of
 
 RUN, OTHER = "0123456789ab", "ba9876543210"
 

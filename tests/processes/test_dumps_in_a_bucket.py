@@ -11,9 +11,9 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.verification import ROT, files_of_dump, verify_files
 from kstate_cli.dump_writer.verified import VerifiedPart, read_verified, record
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.dumps.support import A, content, expected_content, open_dump, rows
 from tests.growing import GrowingDump
 from tests.object_store import Fault, ObjectStore
-from tests.unit.dump_reader.support import A, content, expected_content, open_dump, rows
 
 KEY = TopicPartition("app-a-changelog", 0)
 

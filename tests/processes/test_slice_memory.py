@@ -13,7 +13,7 @@ import pytest
 
 from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 from kstate_cli.restore.sorting.slice_files import LEAN, VARIABLE
-from tests.unit.restore.slicing import MIB, write_dump
+from tests.sorting.slicing import MIB, write_dump
 
 RECORDS, KEYS, VALUE = 400_000, 1_000, b"v" * 200
 CODE = """
@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from tests.memory import peak_bytes
-from tests.unit.restore.slicing import job_of
+from tests.sorting.slicing import job_of
 small, dump, staging = map(Path, sys.argv[1:])
 assert build_sorted_files(job_of(small, "key-value", staging)).records
 before = peak_bytes()

@@ -17,9 +17,9 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.slices import repartition, slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
-from tests.unit.dump_reader.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
-from tests.unit.dump_reader.support import OTHER, A, B, content, expected_content, open_dump, rows, several, write
-from tests.unit.dump_reader.test_encodings import read, write_files
+from tests.dumps.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
+from tests.dumps.support import OTHER, A, B, content, expected_content, open_dump, rows, several, write
+from tests.dumps.test_encodings import read, write_files
 
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 

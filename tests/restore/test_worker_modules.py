@@ -12,7 +12,7 @@ from kstate_cli.restore.jobs import SliceJob
 from kstate_cli.restore.running.engines import OF_SLICES
 from kstate_cli.restore.sorting.sorted_files import build_sorted_files
 from kstate_cli.spark.context import SparkSettings, run_tasks, spark_context
-from tests.unit.restore.slicing import job_of, key_of, write_dump
+from tests.sorting.slicing import job_of, key_of, write_dump
 
 from . import support
 

@@ -4,7 +4,7 @@ Nearly every key's records come with rising timestamps. Then each version ends w
 and is stored in the segment of that end, so that whole columns are computed at once. Keys in any other order, and those
 that the store already has, are replayed record by record
 (:class:`~kstate_cli.restore.sorting.versioned.VersionedReplay`). Both ways give the same rows
-(``tests/unit/restore/test_ordered_versions.py``).
+(``tests/sorting/test_ordered_versions.py``).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from kstate_cli.check.logs import DumpLogs, FactLogs
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.dumps.support import A, rows
 from tests.interop.to_parquet import Layout, Log, write_dump
-from tests.unit.dump_reader.support import A, rows
 
 KEY, SOURCE = TopicPartition(A, 0), TopicPartition("orders", 0)
 START, STEP, COUNT = 6, 3, 90

@@ -15,7 +15,7 @@ from kstate_cli.dump_writer.packing import drop_old_fulls
 from kstate_cli.dump_writer.stores import destination
 from kstate_cli.dump_writer.writing import GRACE_SECONDS, new_manifest, path_of, run_of
 from kstate_cli.errors import InUse, Refused, UsageError
-from tests.unit.dump_reader.test_growing import KEY, write_file
+from tests.dumps.test_growing import KEY, write_file
 
 RUN, OTHER = "0123456789ab", "ba9876543210"
 

@@ -17,7 +17,7 @@ from kstate_cli.dump_writer.folder import FolderStore
 from kstate_cli.dump_writer.packing import TOGETHER, drop_old_fulls, merge_ranges, pack
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs import DeleteCoverage, delete_coverage
-from tests.unit.dump_reader.test_growing import KEY, write_file
+from tests.dumps.test_growing import KEY, write_file
 
 RUN = "0123456789ab"
 

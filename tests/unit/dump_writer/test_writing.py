@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kstate_cli.dump_writer.writing import RangeFile, schema
-from tests.unit.dump_reader.test_growing import write_file
+from tests.dumps.test_growing import write_file
 
 
 def test_a_file_that_was_not_finished_is_removed(tmp_path: Path) -> None:
