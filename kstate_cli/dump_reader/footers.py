@@ -7,7 +7,7 @@ they do not, these three columns are read.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -88,6 +88,36 @@ def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
         # Compares checksums of pages if the writer has stored them. Without checksums, pages are read unverified.
         page_checksum_verification=True,
     )
+
+
+def row_batches(
+    parquet: pq.ParquetFile, path: str, most_rows: int, row_groups: Sequence[int], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of some row groups, in batches of at most ``most_rows`` rows.
+
+    Raise DumpError after the last batch if the file returned another number of rows than its footer records. The
+    errors of pyarrow are not translated.
+    """
+    count = 0
+    for batch in parquet.iter_batches(most_rows, row_groups=[*row_groups], columns=[*columns], use_threads=False):
+        count += batch.num_rows
+        yield batch
+    require_rows(parquet, path, row_groups, count)
+
+
+def require_rows(parquet: pq.ParquetFile, path: str, row_groups: Sequence[int], count: int) -> None:
+    """Raise DumpError unless ``count``, the rows that were read, is what the footer records for these row groups.
+
+    pyarrow ends a row group silently at a page without values, although it writes such pages itself if
+    ``data_page_size`` is less than a value.
+    """
+    rows = sum(parquet.metadata.row_group(index).num_rows for index in row_groups)
+    if count != rows:
+        raise DumpError(
+            f"kstate could read {count:,} rows of the file, but its footer records {rows:,}",
+            where=printable(path),
+            hint=f"write the file again with larger pages (Parquet's data page size) or {NEW_DUMP}",
+        )
 
 
 def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = False) -> FileFacts:
@@ -277,9 +307,8 @@ def _grouped(
     import pyarrow as pa
 
     names = [name for name in ("topic", "partition", "offset") if name in in_file]
-    batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[index], columns=names, use_threads=False)
     # Batch by batch, because a row group may be larger than the memory.
-    for batch in batches:
+    for batch in row_batches(parquet, where, _ROWS_AT_ONCE, [index], names):
         columns: dict[str, pa.Array] = {}
         for name in ("topic", "partition", "offset"):
             kind, parse = (pa.string(), str) if name == "topic" else (pa.int64(), int)

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NEW_DUMP, DumpError, unreadable
-from .footers import OpenFiles, OutOfOrder, Passage, changed
+from .footers import OpenFiles, OutOfOrder, Passage, changed, require_rows, row_batches
 from .model import PartitionDump, Piece, Slice
 from .schema import RECORD_COLUMNS, column_type, convert
 
@@ -112,7 +112,9 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
         yield from _batches(part, piece, names, files)
         return
     try:
-        table = files.get(piece).read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
+        parquet = files.get(piece)
+        table = parquet.read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
+        require_rows(parquet, piece.path, piece.row_groups, table.num_rows)
         offsets = _canonical(table, ["offset"], piece)
         numbers = _offsets(offsets)
         low, high = int(numbers.min()), int(numbers.max())
@@ -124,7 +126,7 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
             numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
             table = within(numbered, part)
         table = _canonical(table, names, piece)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(piece.path, error) from None
     yield table
 
@@ -141,11 +143,11 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     if "offset" not in names and not _is_inside(part, piece):
         select.append("offset")
     try:
-        for batch in files.get(piece).iter_batches(
-            rows, row_groups=list(piece.row_groups), columns=[*names, *select], use_threads=False
-        ):
+        for batch in row_batches(files.get(piece), piece.path, rows, piece.row_groups, [*names, *select]):
             table = pa.Table.from_batches([batch])
-            mask = _mask(table, part, piece, select)
+            own = _own_rows(table, part, select)
+            _require_offsets_of(piece, table, own)
+            mask = _mask(table, part, piece, own)
             table = _canonical(table, names, piece)
             if mask is not None:
                 table = table.filter(mask)
@@ -160,8 +162,8 @@ def _is_inside(part: Slice, piece: Piece) -> bool:
     return part.first <= piece.first and piece.last <= part.last
 
 
-def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
-    """Return a filter for the rows of ``table`` that belong to the slice; None if all of them do."""
+def _own_rows(table: pa.Table, part: Slice, select: list[str]) -> Any:
+    """Return a filter for the rows of ``table`` that are of the slice's topic-partition; None if all of them are."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -170,12 +172,42 @@ def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
         terms.append(pc.equal(pc.cast(table.column("topic"), pa.string()), part.topic))
     if "partition" in select:
         terms.append(pc.equal(table.column("partition"), part.partition))
-    if not _is_inside(part, piece):
-        offsets = table.column("offset")
-        terms += [pc.greater_equal(offsets, part.first), pc.less_equal(offsets, part.last)]
     if not terms:
         return None
     return reduce(pc.and_, terms)
+
+
+def _require_offsets_of(piece: Piece, table: pa.Table, own: Any) -> None:
+    """Raise DumpError if a row's offset is outside the range of the piece, where a slice would not look for it.
+
+    ``own`` is a filter for the rows that the range is about. Without the column ``offset`` nothing is compared: an
+    earlier reading has compared it.
+    """
+    import pyarrow.compute as pc
+
+    if "offset" not in table.column_names:
+        return
+    offsets = table.column("offset")
+    if own is not None:
+        offsets = offsets.filter(own)
+    extremes = pc.min_max(offsets).as_py()
+    # Null if there is no row.
+    low, high = extremes["min"], extremes["max"]
+    if low is not None and not piece.first <= low <= high <= piece.last:
+        raise changed(piece)
+
+
+def _mask(table: pa.Table, part: Slice, piece: Piece, own: Any) -> Any:
+    """Return a filter for the rows of ``table`` that belong to the slice; None if all of them do."""
+    import pyarrow.compute as pc
+
+    if _is_inside(part, piece):
+        return own
+    offsets = table.column("offset")
+    inside = pc.and_(pc.greater_equal(offsets, part.first), pc.less_equal(offsets, part.last))
+    if own is None:
+        return inside
+    return pc.and_(own, inside)
 
 
 def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:

@@ -12,7 +12,7 @@ from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
 from .errors import DumpError, DumpRot, printable, rot, unreadable
-from .footers import open_parquet
+from .footers import open_parquet, row_batches
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
 from .model import Dump, Grown
@@ -158,7 +158,7 @@ def _decode(filesystem: FileSystem, path: str) -> None:
         with open_parquet(filesystem, path) as parquet:
             # Only these columns, because a restoration reads no others.
             names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
-            for _ in parquet.iter_batches(_ROWS, columns=names, use_threads=False):
+            for _ in row_batches(parquet, path, _ROWS, range(parquet.num_row_groups), names):
                 pass
     except (OSError, pa.ArrowException) as error:
         raise unreadable(path, error) from None

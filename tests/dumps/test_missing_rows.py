@@ -1,0 +1,105 @@
+"""Rows that pyarrow does not return, and rows outside the range of their file: no command takes the rest for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.model import Dump, Slice
+from kstate_cli.dump_reader.reader import read_slice
+from kstate_cli.dump_reader.slices import slices
+from kstate_cli.dump_reader.verification import files_of_dump, verify_files
+from kstate_cli.formats.topic_partition import TopicPartition
+
+from .support import ALL, A, all_tables, open_dump, rows
+
+COLUMNS = (*ALL, "headers")
+KEY = TopicPartition(A, 0)
+WRITERS = [
+    dict(zip(("use_dictionary", "data_page_version", "write_batch_size", "row_group_size"), options, strict=True))
+    for options in product((True, False), ("1.0", "2.0"), (1, 2, 7), (1, 9, 1000))
+]
+TINY_PAGES = {"data_page_size": 1}
+
+
+def with_headers(count: int) -> pa.Table:
+    """Rows of which many have no headers, and others several with empty values."""
+    table = rows(count=count)
+    headers = [
+        [None, [], [{"key": "a", "value": b""}] * 5, [{"key": "b", "value": None}]][number % 4]
+        for number in range(count)
+    ]
+    at = table.schema.get_field_index("headers")
+    return table.set_column(at, "headers", pa.array(headers, table.schema.field("headers").type))
+
+
+def whole(dump: Dump) -> Slice:
+    (part,), _ = slices(dump.partitions[KEY], after=None, until=None, max_bytes=1 << 30)
+    return part
+
+
+def read_at_once(part: Slice) -> pa.Table:
+    return read_slice(part, COLUMNS, fs.LocalFileSystem())
+
+
+def read_in_batches(part: Slice) -> pa.Table:
+    return pa.concat_tables(all_tables(part, COLUMNS, 10))
+
+
+def read_without_offsets(part: Slice) -> pa.Table:
+    """What a converter reads a second time."""
+    return pa.concat_tables(all_tables(part, ["headers"], 10))
+
+
+@pytest.mark.parametrize("read", [read_at_once, read_in_batches, read_without_offsets])
+def test_all_rows_or_an_error(tmp_path: Path, read: Callable[[Slice], pa.Table]) -> None:
+    """pyarrow writes pages without values, and its reader ends the row group there."""
+    table = with_headers(60)
+    missing = 0
+    for number, options in enumerate(WRITERS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        pq.write_table(table, folder / "a.parquet", **TINY_PAGES, **options)
+        dump = open_dump(folder)
+        try:
+            result = read(whole(dump))
+        except DumpError as error:
+            missing += 1
+            assert error.where == str(folder / "a.parquet"), options
+        else:
+            expected = [value or [] for value in table.column("headers").to_pylist()]
+            assert [value or [] for value in result.column("headers").to_pylist()] == expected, options
+    # Else this pyarrow reads such pages, and no option shows the error.
+    assert 0 < missing < len(WRITERS)
+
+
+def test_verification_finds_them(tmp_path: Path) -> None:
+    """A dump of another program has no digests, so each page is decoded."""
+    options: dict[str, Any] = {"use_dictionary": True, "write_batch_size": 2, "row_group_size": 1}
+    pq.write_table(with_headers(60), tmp_path / "a.parquet", **TINY_PAGES, **options)
+    dump = files_of_dump(str(tmp_path))
+    (finding,) = verify_files(dump.uri, dump.files)
+    assert "kstate could read 0 rows of the file, but its footer records 60" in finding.message
+
+
+@pytest.mark.parametrize("read", [read_at_once, read_in_batches])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_offsets_outside_the_range_of_their_file(
+    tmp_path: Path, mixed: bool, read: Callable[[Slice], pa.Table]
+) -> None:
+    """No slice would look there. Here the file was replaced by one with as many rows."""
+    others = [rows(A, 1, 50)] if mixed else []
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.concat_tables([rows(A, 0, 50), *others]), path)
+    part = whole(open_dump(tmp_path))
+    pq.write_table(pa.concat_tables([rows(A, 0, 50, start=25), *others]), path)
+    with pytest.raises(DumpError, match="has changed since"):
+        read(part)
