@@ -451,8 +451,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "## Serdes",
                 (
                     "With `--config`, `query` and `export` read the serdes of a store from the table `[serdes.NAME]`. If "
-                    'the store name contains dots, the table is `[serdes."NAME"]`. The keys accept the same values '
-                    "as the options, such as `string`, `long` or `MODULE:NAME`. Options on the command line take "
+                    'the store name contains dots, the table is `[serdes."NAME"]`. The keys accept the serdes '
+                    "of kstate, such as `string` or `long`, but not `MODULE:NAME`. Options on the command line take "
                     "precedence."
                 ),
                 markdown_table(

@@ -6,6 +6,7 @@ stands for (``cli`` passes it on).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -119,7 +120,19 @@ def _span(value: Any) -> bool:
     return isinstance(value, str) and (length := clock.span(value)) is not None and length.total_seconds() > 0
 
 
+_SERDE_OF_KSTATE = re.compile(r"(?:(?:time|session)-windowed:)*[^:]+(?::[0-9]+)*")
+
+
+def _serde(value: Any) -> bool:
+    """Return whether a value may be the name of one of kstate's own serdes, and not ``MODULE:NAME``."""
+    # Whoever can write this file may differ from the user who runs kstate: only the command line may name code.
+    return _word(value) and _SERDE_OF_KSTATE.fullmatch(value) is not None
+
+
 _WORD: Final = "a text that does not begin with a dash"
+_SERDE: Final = (
+    "the name of a serde of kstate, such as string. Pass MODULE:NAME on the command line, because kstate runs that code"
+)
 _PATH: Final = "a path, absolute or relative to the folder of this file. `~` and `$` have no special meaning"
 _SPAN: Final = 'such as "30m", "12h", "7d"'
 
@@ -183,8 +196,8 @@ SPARK: Final[Mapping[str, Default]] = {
 """The keys of ``[spark]``."""
 
 SERDES: Final[Mapping[str, Default]] = {
-    "key": Default(_word, _WORD, "The serde for keys.", ("key-serde",)),
-    "value": Default(_word, _WORD, "The serde for values.", ("value-serde",)),
+    "key": Default(_serde, _SERDE, "The serde for keys.", ("key-serde",)),
+    "value": Default(_serde, _SERDE, "The serde for values.", ("value-serde",)),
 }
 """The keys of ``[serdes.STORE]``."""
 

@@ -10,6 +10,7 @@ import pytest
 from kstate_cli.cli.environment import _INSTEAD, VARIABLE, _filled, is_setting, name_of, options_of
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import UsageError
+from kstate_cli.rows.serdes import serde
 from kstate_cli.specification.tables import APP, DEFAULTS, DUMP, MAINTAIN, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import parse_draft
 from tests.command_line import program
@@ -253,10 +254,20 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
+    "name", ["bytes", "time-windowed:string", "time-windowed:string:60000", "session-windowed:long"]
+)
+def test_serdes_of_kstate_in_the_file(tmp_path: Path, name: str) -> None:
+    words = ("--config", _file(tmp_path, f'[serdes.count]\nkey = "{name}"\n'))
+    assert serde(_parse("query range", "/a", "count", *words)["key_serde"]).name == name
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ('[serdes.count]\nkeys = "string"\n', "unknown key 'keys'"),
         ("[serdes.count]\nkey = 1\n", "key = 1 is invalid"),
+        ('[serdes.count]\nkey = "module:NAME"\n', "key = 'module:NAME' is invalid"),
+        ('[serdes.count]\nvalue = "time-windowed:module:NAME"\n', "value = 'time-windowed:module:NAME' is invalid"),
         ('serdes = "string"\n', "serdes is not a table"),
         ('[serdes]\ncount = "string"\n', "is not a table"),
     ],
