@@ -1,9 +1,9 @@
 """
-Kill writers, a cleaner and a restoration of a bucket at random moments: `python -m tests.faults.bucket_kills --seeds 0-49`.
+Kill writers, two cleaners and a restoration of a bucket at random moments: `python -m tests.faults.bucket_kills --seeds 0-49`.
 
-Each seed runs two writers, a cleaner and a restoration at once, and kills each at a moment of its own: the sending of a request,
-or the creation, renaming and removal of a file. Then every snapshot must be whole, and the newest one must be restored with
-the same rows. Seeds that the record has are not run again.
+Each seed runs two writers, a writer that cleans, `prune-snapshots` and a restoration at once, and kills each at a moment of its
+own: the sending of a request, or the creation, renaming and removal of a file. Then every snapshot must be whole, and the newest
+one must be restored with the same rows. Seeds that the record has are not run again.
 """
 
 from __future__ import annotations
@@ -96,12 +96,14 @@ class Line:
     status: dict[str, int]
 
 
-COMMANDS = ("writer-a", "writer-b", "cleaner", "restoration")
+COMMANDS = ("writer-a", "writer-b", "cleaner", "pruner", "restoration")
 
 
 def _words(world: World, title: str, lost: Path) -> tuple[object, ...]:
     if title == "restoration":
         return ("restore", lost, "--from-snapshot", world.out, "--accept-resurrected", "-q", "--after-error")
+    if title == "pruner":
+        return ("prune-snapshots", world.out, *CLEANING)
     cleaning = CLEANING if title == "cleaner" else ("-q",)
     return ("snapshot", world.app, "--out", world.out, "--host", title, *cleaning)
 
@@ -147,7 +149,7 @@ def world_of(folder: Path, endpoint: str) -> World:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.bucket_kills", description=__doc__)
-    parser.add_argument("--seeds", default="0-49", help="FIRST-LAST; each seed has four kills")
+    parser.add_argument("--seeds", default="0-49", help="FIRST-LAST; each seed has five kills")
     parser.add_argument("--record", type=Path, required=True, help="lines are appended; its seeds are not run again")
     args = parser.parse_args()
     first, _, last = args.seeds.partition("-")

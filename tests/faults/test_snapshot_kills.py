@@ -29,7 +29,7 @@ MOMENTS = int(os.environ.get("KSTATE_KILLS", "9"))
 BUCKET_MOMENTS = int(os.environ.get("KSTATE_KILLS", "4"))
 """Of the sweep of a bucket: each moment takes three clients and a verification."""
 BUCKET_SEEDS = max(1, BUCKET_MOMENTS // 4)
-"""Of the sweep that also restores: four kills each."""
+"""Of the sweep that also restores: five kills each."""
 OLD = "--accept-resurrected"
 
 
