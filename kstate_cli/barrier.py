@@ -112,7 +112,7 @@ def wait_for_all(
     except _SameName:
         raise Refused(
             f"another host with the name {host} is waiting at {place.text}",
-            hint="give each host a unique name. If you ran this command twice, the first process continues to wait",
+            hint="give each host a unique name. If you ran this command twice, the first process is still waiting",
         ) from None
     except BaseException:
         # Whatever ended this host: the other hosts must not start as if it were here.

@@ -386,7 +386,7 @@ def _short(number: int, where: str | None) -> HostError:
         # "Resource temporarily unavailable" names no resource.
         words = "the host cannot start more threads or processes"
     error = HostError(
-        f"this host does not have enough resources: {words}. This error is no sign of damaged stores",
+        f"this host does not have enough resources: {words}. This error does not mean that stores are damaged",
         where=where,
         hint=_hint(number),
     )

@@ -319,7 +319,7 @@ _DEAD: Final = "DEAD"
 """The state of a group that does not exist, and librdkafka's state of one whose protocol it does not know."""
 _NOT_DESCRIBED: Final = "the group has group.protocol=streams, which the Kafka client of kstate does not support"
 _NO_GROUP: Final = (
-    "the broker has no group with this name. Or the group has group.protocol=streams, and has not committed an "
+    "the broker has no group with this name, or the group has group.protocol=streams and has not committed an "
     "offset yet"
 )
 

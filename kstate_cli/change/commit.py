@@ -108,9 +108,9 @@ def commit(
             raise Refused(
                 f"the file system of {app} cannot swap two directories in one step: {error.strerror}",
                 hint=(
-                    "copy the state.dir with its times (cp -a) to a local file system (ext4, xfs or btrfs). An "
-                    "overlay file system cannot swap a directory of a lower layer. In this case, a copy in the same "
-                    "file system is enough"
+                    "copy the state.dir with its file times (cp -a) to a local file system (ext4, xfs or btrfs). An "
+                    "overlay file system cannot swap a directory that is in a lower layer. In this case, a copy on the "
+                    "same file system is enough"
                 ),
             ) from error
         raise
@@ -309,13 +309,12 @@ def _refuse_changed(app: Path, run: Run) -> None:
     changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
     if changed:
         raise Refused(
-            f"run {run.name} was interrupted while it was swapping the directories, and the tree of the run has "
-            f"changed since then: "
-            f"{some(changed, _MOST_NAMES)}",
+            f"run {run.name} was interrupted while it was swapping the directories, and files in the run's tree have "
+            f"changed since then: {some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(
-                f"an application may have changed this tree. Keep the directory that you need as {app}, then move "
-                f"{run.path} to another place"
+                f"an application may have changed this tree. Make sure that {app} is the directory that you need, then "
+                f"move {run.path} to another place"
             ),
         )
 
@@ -381,7 +380,7 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
         raise Refused(
             (
                 f"{app} has the mark of an undo, but the journal of run {run.name} does not contain this undo, and "
-                "nothing else proves it"
+                "nothing else shows that it happened"
             ),
             where=str(app / UNDOING),
             hint=(
@@ -444,7 +443,7 @@ def _neither(app: Path, run: Run) -> Refused:
         f"run {run.name} was interrupted {state}, and {why}. {app} {where}, and {run.tree} may be the only other copy",
         where=str(run.path),
         hint=(
-            f"keep the directory that you need as {app}, then move {run.path} to another place. Until then, kstate "
-            f"refuses to change {app}"
+            f"make sure that {app} is the directory that you need, then move {run.path} to another place. Until then, "
+            f"kstate refuses to change {app}"
         ),
     )

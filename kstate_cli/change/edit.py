@@ -278,7 +278,7 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
     with Shadow(path) as shadow:
         if frozenset(shadow.column_families) != frozenset(step.live):
             raise RocksError(
-                f"{step.path}: the database does not have the planned column families, but "
+                f"{step.path}: the column families of the database are not the planned ones: "
                 f"{', '.join(shadow.column_families)}"
             )
         for family, planned in step.live.items():

@@ -414,7 +414,7 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
         if version != SCHEMA:
             raise JournalError(f"the schema_version is {version}, but the line has members of version {SCHEMA}")
         if row.get("n") != number:
-            raise JournalError(f"this is line {row.get('n')!r} of the journal, but it is in the place of line {number}")
+            raise JournalError(f"the line has the number {row.get('n')!r}, but is line {number} of the journal")
     _check_members(row, version)
     return row
 

@@ -484,7 +484,7 @@ def _check_owner(app: Path) -> None:
                 raise Refused(
                     (
                         f"{path} belongs to uid {stat.st_uid} and gid {stat.st_gid}, and this user does not have the "
-                        "permission to copy it with this owner"
+                        "permission to create a copy with the same owner"
                     ),
                     hint=f"run kstate as {_who_may(stat.st_uid)} or pass {option.COPY}",
                 )

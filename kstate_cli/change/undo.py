@@ -168,10 +168,11 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
 
 def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -> Refused:
     """Return the refusal for a backup whose files have other times, but the same names and sizes."""
+    have = "has" if len(changed) == 1 else "have"
     return Refused(
         (
-            f"the backup of run {run.name} has changed. The time has changed, but not the name and size, of "
-            f"{plural(len(changed), 'file')}: {some(changed, _MOST_NAMES)}"
+            f"the backup of run {run.name} has changed. {plural(len(changed), 'file')} {have} the same name and size, "
+            f"but a different time: {some(changed, _MOST_NAMES)}"
         ),
         where=str(run.tree),
         hint=(

@@ -131,7 +131,7 @@ def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
     # The target release does not open a database with a column family too many or too few.
     if frozenset(shadow.column_families) != step.families_after:
         raise VerificationError(
-            f"the database does not have the planned column families, but {', '.join(shadow.column_families)}"
+            f"the column families of the database are not the planned ones: {', '.join(shadow.column_families)}"
         )
     if step.offsets is not None:
         _same_offsets(shadow, step.offsets)
@@ -162,7 +162,7 @@ def _verify_moved(check: _Check, step: MoveStore) -> None:
             with Shadow(path) as shadow:
                 if frozenset(shadow.column_families) != frozenset(before.column_families):
                     raise VerificationError(
-                        "the database does not have the planned column families, but "
+                        "the column families of the database are not the planned ones: "
                         f"{', '.join(shadow.column_families)}"
                     )
                 for name in before.column_families:
@@ -199,7 +199,7 @@ def _same_names(family: str, before: tuple[LiveFile, ...], after: tuple[LiveFile
     # The MANIFEST of the clone must name the same files. Other ones would mean that RocksDB has compacted this family
     # while a step changed another one.
     if sorted(before, key=_name_of) != sorted(after, key=_name_of):
-        raise VerificationError(f"the column family {family} has other SSTs than before")
+        raise VerificationError(f"the SSTs of the column family {family} are not the same as before")
 
 
 def _name_of(file: LiveFile) -> str:
@@ -245,7 +245,7 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
         if full:
             with Shadow(app / step.path) as original:
                 if _digest_rows(original.rows(name)) != _digest_rows(shadow.rows(name)):
-                    raise VerificationError(f"the column family {name} has other rows than before")
+                    raise VerificationError(f"the rows of the column family {name} are not the same as before")
 
 
 def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:

@@ -66,7 +66,7 @@ RESTORE: Final = f"kstate restore APP {option.FROM_CHANGELOG} DUMP {option.FOR} 
 RESTORE_STORE: Final = f"{RESTORE} {option.STORE} STORE"
 REBUILD_UNCLEAN: Final = (
     "if the application was closed cleanly, do nothing. Otherwise, rebuild the unclean tasks. This loses the "
-    f"rows of stores without a changelog, perhaps of UNLOGGED: {RESTORE} {option.WIPE_UNCLEAN}"
+    f"rows of stores without a changelog, which may include UNLOGGED: {RESTORE} {option.WIPE_UNCLEAN}"
 )
 """For unclean tasks with stores that may have no changelog, which kstate fills in for ``UNLOGGED``."""
 WIPE_TASK: Final = f"kstate wipe APP {option.TASK} TASK"

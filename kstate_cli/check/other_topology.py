@@ -122,7 +122,7 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     # No store of these sub-topologies is in the directory, so their partitions, and so their tasks, are unknown.
     for key in homes.unplaced:
         if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
-            text = f"the directory has no store of {key}'s sub-topology"
+            text = f"the directory contains no store from the sub-topology of {key}"
             yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
     yield from _of_other_operators(snapshot, homes)
     preview = topology.rehome
@@ -273,7 +273,8 @@ def _builds(snapshot: Snapshot, number: int | None = None) -> str:
     """Return what the release builds in the directory; ``number`` is that of a global store."""
     if number is not None:
         return (
-            f"{number} is the number of a global store in the topology, so {snapshot.request.release} builds this store"
+            f"in the topology, sub-topology {number} contains a global store, so {snapshot.request.release} builds "
+            "this store"
         )
     return (
         f"the topology does not contain this sub-topology, so {snapshot.request.release} builds the whole "

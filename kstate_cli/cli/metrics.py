@@ -243,7 +243,7 @@ def _require_ours(path: Path) -> None:
         ) from None
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(
-            f"kstate did not write --metrics-file {quoted(path)} and does not overwrite it",
+            f"kstate does not overwrite --metrics-file {quoted(path)}, because kstate did not write this file",
             hint="pass another file in the textfile collector's folder, or remove this file",
         )
 

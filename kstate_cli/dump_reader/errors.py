@@ -70,8 +70,9 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
         message,
         where=printable(path),
         hint=(
-            "bytes of this file have changed, so check the disk and the memory. Replace the file from another copy "
-            "of the dump. If you have no copy, write a new full dump while the broker still has the records:"
+            "bytes of this file have changed, so check the disk and the memory. Replace the file with the one in "
+            "another copy of the dump. If you have no copy, write a new full dump while the broker still has the "
+            "records:"
         ),
         hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, *out)],
     )

@@ -93,7 +93,7 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
     if manifests.NAME in by_name:
         raise DumpError(
             f"it contains both manifests of a growing dump and {manifests.NAME}, the manifest of a dump that was "
-            "written at once",
+            "written in one go",
             where=where,
             hint=NEW_DUMP,
         )

@@ -104,7 +104,7 @@ class ParquetFolder:
         """Open the files that count. Raises UsageError and DumpError, naming the file."""
         if options.full_dump is not None:
             raise UsageError(
-                f"{option.FULL_DUMP} {quoted(str(options.full_dump))}: {place.text} was written at once, so it has "
+                f"{option.FULL_DUMP} {quoted(str(options.full_dump))}: {place.text} was written in one go, so it has "
                 "only one full dump",
                 hint="omit the option",
             )

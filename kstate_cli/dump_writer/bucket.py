@@ -65,7 +65,7 @@ class BucketStore:
         if manifest.NAME in names:
             raise Refused(
                 (
-                    f"{self._where} contains a dump that was written at once ({manifest.NAME}). kstate cannot add "
+                    f"{self._where} contains a dump that was written in one go ({manifest.NAME}). kstate cannot add "
                     "records to such a dump"
                 ),
                 hint="pass a new prefix",

@@ -85,7 +85,7 @@ class FolderStore:
         if manifest.NAME in names:
             raise Refused(
                 (
-                    f"{folder} contains a dump that was written at once ({manifest.NAME}). kstate cannot add records "
+                    f"{folder} contains a dump that was written in one go ({manifest.NAME}). kstate cannot add records "
                     "to such a dump"
                 ),
                 hint="pass a new folder",

@@ -210,7 +210,7 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     if proven is None and not sample.is_whole_log(log_start):
         return Comparison(
             Identity.NOT_COMPARABLE,
-            f"the last {plural(len(sample.tail), 'record')} that kstate read no longer exist",
+            f"the log no longer has the last {plural(len(sample.tail), 'record')} that kstate read",
         )
     unproven = [record for record in missing if proven is None or record.offset > proven]
     return Comparison(Identity.SAME, awaited=frozenset(record.key for record in unproven))
@@ -234,7 +234,10 @@ def unexplained(comparison: Comparison, keys: Iterable[str]) -> str | None:
     absent = comparison.awaited - frozenset(keys)
     if not absent:
         return None
-    return f"{len(absent)} of the last records that kstate read no longer exist, although no later record replaces them"
+    return (
+        f"the log no longer has {len(absent)} of the last records that kstate read, although no later record replaces "
+        "them"
+    )
 
 
 class LogChangedError(Exception):

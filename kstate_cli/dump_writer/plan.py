@@ -159,7 +159,7 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     first = before.ranges[0]
     # Reached for a compacted log only: another one keeps every record until its retention, which shows as a gap above.
     if set_back(first.continues_ms, first.ended_ms, retention):
-        return "the host's clock was set back while kstate read the log, so kstate does not know how long that took"
+        return "the host's clock was set back while kstate read the log, so kstate does not know how long the read took"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
         return (
             "kstate read the log so slowly that tombstones may be missing (delete.retention.ms is "

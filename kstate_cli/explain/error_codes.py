@@ -280,7 +280,7 @@ EXITS: Final = {
         "The command succeeded, but printed warnings",
         (
             "The work is complete, but you should read the warnings. For example, kstate skipped stores, dropped "
-            "headers, or found an unclean shutdown. The output of a command that reads may lack rows."
+            "headers, or found an unclean shutdown. If the command only reads, its output may lack rows."
         ),
         do=(
             f"read the warnings. If you accept them, pass {option.WARNINGS_OK}, so that the command exits with code 0",
@@ -306,7 +306,7 @@ EXITS: Final = {
         "kstate refused to run, because it would be unsafe or because the state is unknown",
         (
             "kstate changed nothing. It never changes a directory whose state it does not know, and it does not "
-            "guess. A command that only reads lists what it could not judge."
+            "guess. A command that only reads lists the parts that it could not judge."
         ),
         do=("read the message, which names the obstacle and states how to remove it",),
     ),
@@ -332,11 +332,11 @@ EXITS: Final = {
         "The command changed the application directory, but failed in a later step",
         (
             "APP is the complete new directory. Only a last step failed, such as a sync, a journal line or the "
-            "summary. If the command was clean, it deleted only a part of the backup."
+            "summary. If the command was `kstate clean`, it deleted only a part of the backup."
         ),
         do=(
             _AGAIN,
-            f"or roll the run back, unless the command was clean: {command('undo', 'APP')}",
+            f"or roll the run back, unless the command was `kstate clean`: {command('undo', 'APP')}",
             _STATUS,
         ),
     ),

@@ -26,8 +26,9 @@ _WIPE = (
     f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
 )
 _DAMAGED = (_VERIFY, _REBUILD, _WIPE)
-_KILLED = "if the application was killed while creating or dropping the database, migrate without its task: " + command(
-    "migrate", "APP", option.TO, "RELEASE", option.UNCLEAN, "wipe"
+_KILLED = (
+    "if the application was killed while creating or dropping the database, migrate without the store's task: "
+    + command("migrate", "APP", option.TO, "RELEASE", option.UNCLEAN, "wipe")
 )
 _HALF_MADE = (*_DAMAGED, _KILLED)
 _NOT_SET = "if the application sets neither, let it restore the store when it starts: " + command(
@@ -295,8 +296,8 @@ PROBLEMS: Final = {
         "A file in a database contains rows, but the MANIFEST does not list this file",
         (
             "A crash can leave such files behind. They are harmless. If the application did not crash, the "
-            "MANIFEST is truncated, and rows are silently missing. kstate still changes the directory if you ask "
-            "for it."
+            "MANIFEST is truncated, and rows are silently missing. kstate can change a directory that contains such "
+            "files."
         ),
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",

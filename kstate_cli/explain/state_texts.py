@@ -233,8 +233,8 @@ OUTCOMES: Final = {
         _WIPED,
         (
             (
-                "before you start the application, run check with a source of the topics "
-                f"({option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS})"
+                f"before you start the application, run check with {option.BOOTSTRAP_SERVER}, {option.DUMP} or "
+                f"{option.OFFSETS}, so that kstate knows which stores have a changelog"
             ),
             f"to keep its rows as Parquet files: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,

@@ -36,8 +36,8 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_last_run_timestamp_seconds": ("maintain: the time when the step last ended.", _STEP),
     "kstate_step_last_success_timestamp_seconds": (
         (
-            "maintain: time when the step last ended without an error, and without a warning that "
-            f"{option.WARNINGS_OK} does not accept."
+            "maintain: the time when the step last ended without an error. A warning counts as an error unless "
+            f"{option.WARNINGS_OK} accepts it."
         ),
         _STEP,
     ),

@@ -115,7 +115,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             at_risk.append(place)
     if mixed:
         raise Refused(
-            "4.3.1 misreads rows of these on-window-close sessions, and may have written back wrong ones",
+            "4.3.1 misreads rows of these on-window-close sessions and may already have written wrong rows",
             details=first_lines(mixed),
             where=str(snapshot.app.path),
             hint="wipe the stores, so that Streams restores them from their changelogs:",
@@ -158,8 +158,8 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
     if lines:
         raise Refused(
             (
-                "RocksDB deletes whole files of these stores by age and size. In rewritten files, it would delete "
-                "other rows"
+                "RocksDB deletes whole files of these stores by age and size. If kstate rewrote the files, RocksDB "
+                "would delete different rows"
             ),
             details=first_lines(lines),
             where=str(snapshot.app.path),
@@ -236,7 +236,7 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         return []
     text = (
         f"{resolved.task.name}: kstate has found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, "
-        f"{target} wipes the whole task and restores it, like every release. Under at-least-once, it restores the "
+        f"{target} wipes and restores the whole task, as every release does. Under at-least-once, it restores the "
         "stores that have a changelog"
     )
     return [text]

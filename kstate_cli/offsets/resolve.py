@@ -92,7 +92,7 @@ def as_of_note(app: Application) -> tuple[str, ...]:
         f"{process} uses {app.path}. This prediction is based on the last flush, and assumes that the application "
         "will close cleanly"
     )
-    return (f"{text}. Stop the application before you run the command. kstate then plans again",)
+    return (f"{text}. Stop the application before you run the command. kstate then makes a new plan",)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------

@@ -206,11 +206,12 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
     """Return the refusal for records that no sub-topology of the new topology would read."""
-    topics = f"their topics, as far as {option.MAP} shows"
+    source = f"according to {option.MAP}, "
     if snapshot.options.new is not None:
-        topics = "their topics"
+        source = ""
     return Refused(
-        f"the application would never process some unread records, because the new topology does not read {topics}",
+        f"the application would never process some unread records, because {source}the new topology does not read "
+        "their topics",
         details=first_lines(unread),
         where=str(snapshot.app.path),
         code=WhyRefused.UNREAD,
@@ -231,7 +232,7 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
         absent = sorted(topic for topic, count in sources.items() if count is None)
         # If the number of tasks is unknown, kstate neither refuses nor promises that the start succeeds.
         if part.pattern or absent:
-            why = "it reads topics by a pattern"
+            why = "this sub-topology reads topics by a pattern"
             if absent:
                 why = f"the broker does not have {some(absent, _MOST)}"
             changes.append(note(f"kstate does not know how many tasks sub-topology {home} will have, because {why}"))
@@ -367,6 +368,6 @@ def other_counts(
             fits = count >= tasks
         if not fits:
             yield (
-                f"{topic} has {count} partitions, but sub-topology {home} has {tasks} tasks, as many as "
-                f"{largest} has partitions"
+                f"{topic} has {count} partitions, but sub-topology {home} has {tasks} tasks, because {largest} has "
+                f"{tasks} partitions"
             )

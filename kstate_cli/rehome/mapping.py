@@ -66,9 +66,9 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
                 ),
                 code=WhyRefused.NUMBER_TAKEN,
                 hint=(
-                    f"also pass the new number of that sub-topology: {option.MAP} "
-                    f"{quoted(f'{occupants[0]}={REMOVED}')}, or a free one. If sub-topologies were merged, pass both "
-                    f"descriptions with {option.TOPOLOGY} and {option.FROM}"
+                    f"also map that sub-topology: pass {option.MAP} {quoted(f'{occupants[0]}={REMOVED}')}, or a free "
+                    f"number instead of {REMOVED}. If sub-topologies were merged, pass both descriptions with "
+                    f"{option.TOPOLOGY} and {option.FROM}"
                 ),
             )
 

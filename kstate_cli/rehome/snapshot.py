@@ -268,8 +268,8 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
         # No dump has these rows: they exist on the other host only, and only a warning can say so.
         if without := sorted(set(stores) & unlogged):
             yield warning(
-                f"{name}: without a changelog, kstate cannot restore {some(without, _MOST)}. The rows on other hosts "
-                "stay there"
+                f"{name}: kstate cannot restore stores without a changelog ({some(without, _MOST)}). Their rows on "
+                "other hosts stay there"
             )
 
 

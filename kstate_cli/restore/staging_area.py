@@ -89,8 +89,8 @@ def check_area(uri: str) -> None:
     if not leads_there(uri):
         raise Refused(
             (
-                f"{option.STAGING} {uri_text(uri)}: kstate does not record passwords. Without the password, a path "
-                "with an @ after it would be ambiguous"
+                f"{option.STAGING} {uri_text(uri)}: kstate does not record passwords. Without its password, a URI with "
+                "an @ in the path is ambiguous"
             ),
             hint=(
                 "pass a path without an @, or a URI without user and password. kstate takes credentials from the "

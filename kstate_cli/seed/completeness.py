@@ -271,7 +271,7 @@ def _difference(key: TopicPartition, first: int, end: int | None) -> str:
     if first > end:
         return (
             f"the Position for {key} is {first - 1}, but the group continues at offset {end}, so the application would "
-            "process these records twice"
+            "process the records in between twice"
         )
     return f"updates from offsets {first} to {end - 1} of {key} may be missing"
 

@@ -151,7 +151,7 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
     planned: Mapping[str, Any] = next((event for event in events if event["event"] == "planned"), {})
     problem = None
     if planned.get("app") != request.app:
-        problem = f"is about {planned.get('app', 'no application')}"
+        problem = f"belongs to {planned.get('app', 'no application')}"
     # Journals of earlier versions do not contain the options.
     elif request.source_app not in (None, planned.get("source_app")):
         problem = f"seeded {request.app} from {planned.get('source_app')}"
@@ -161,10 +161,10 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
         planned.get(name, digest) != digest
         for name, digest in (("options", request.options_digest), ("choices", request.choices_digest))
     ):
-        problem = f"seeded {request.app} with other options"
+        problem = f"seeded {request.app} with different options"
     if problem is not None:
         raise Refused(
-            f"the run in the journal {request.journal} {problem}, so kstate did nothing for this command",
+            f"the run in the journal {request.journal} {problem}, so kstate has not changed anything",
             hint=f"pass that run's options, or another {option.APP} and a new file with {option.JOURNAL}",
         )
 

@@ -142,7 +142,7 @@ def find_directories(texts: Sequence[str]) -> tuple[Path, ...]:
     """Return the application directories. Raise UsageError if they are of different applications, or given twice."""
     paths = tuple(find_application(Path(text)) for text in texts)
     if len(set(paths)) < len(paths):
-        raise UsageError(f"{option.FROM} names one directory twice", hint="pass each directory once")
+        raise UsageError(f"{option.FROM} names the same directory twice", hint="pass each directory once")
     if len({path.name for path in paths}) > 1:
         raise UsageError(
             f"the directories have different names: {', '.join(sorted({path.name for path in paths}))}",

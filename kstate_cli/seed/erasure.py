@@ -197,8 +197,8 @@ def erase_keys(
         count = sum(part.remnants.total() for part in _remaining(topic))
         if count and _schema(topic.store, kinds) is not KeySchema.COMBINED and topic.store not in accepted:
             raise Refused(
-                f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
-                "store, for example followed by a window's start",
+                f"{plural(count, 'record')} of {topic.store} have one of the keys in the form that a different kind of "
+                "store uses, for example followed by a window's start",
                 hint=(
                     f"correct the kind in kstate.toml or pass each whole key in the file of {option.DROP_KEYS}. To "
                     f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}"
@@ -260,8 +260,8 @@ def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator
     others = [topic.store for topic in topics if any(part.remnants for part in _remaining(topic))]
     if others:
         yield (
-            f"records of {some(others, _MOST)} have these keys in another form, for example as foreign keys of a "
-            "join, and stay"
+            f"kstate does not erase records of {some(others, _MOST)} that have these keys in a different form, for "
+            "example as foreign keys of a join"
         )
     unsearched = [topic.store for topic in topics if keys.of(topic.store) and not _remaining(topic)]
     if unsearched:

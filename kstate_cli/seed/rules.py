@@ -287,7 +287,10 @@ def unlisted_changelogs(facts: SeedFacts) -> str:
 def left_changelogs(request: SeedRequest, facts: SeedFacts) -> str:
     """Return what changelogs on the target mean that the run does not create."""
     names = some(sorted(facts.target_changelogs), _MOST)
-    return f"if stores of {request.app} have these changelogs, Kafka Streams restores them from there: {names}"
+    return (
+        f"these changelogs already exist, and this run does not write to them: {names}. If {request.app} has stores "
+        "with these changelogs, Kafka Streams restores the stores from there"
+    )
 
 
 Rule = Callable[[SeedRequest, SeedFacts], Iterable[UsageError | Refused]]

@@ -188,7 +188,7 @@ def _difference(ours: _LogPart, theirs: _LogPart) -> str | None:
         return None
     return (
         f"the target lacks {plural(counts['missing'], 'key')}, has {plural(counts['additional'], 'key')} that the "
-        f"source does not have, and other records of {plural(counts['different'], 'key')}"
+        f"source does not have, and has different records for {plural(counts['different'], 'key')}"
     )
 
 
@@ -244,19 +244,19 @@ def refuse_differences(request: SeedRequest, comparison: ComparedTables | Uncomp
         accept = f"pass {option.ACCEPT} {quoted(table.store)}"
         if table.partitions:
             yield Refused(
-                f"Kafka Streams would restore other rows of the table {table.store} on the target",
+                f"Kafka Streams would restore different rows for the table {table.store} on the target",
                 details=first_lines(list(table.partitions)),
                 hint=(
                     "recreate the topic on the target and mirror all its records. If newer records have replaced "
-                    "others there, start the application for a moment, so that it also reads these. To accept the "
-                    f"differences, {accept}"
+                    "older ones there, start the application for a moment, so that it also reads the newer ones. To "
+                    f"accept the differences, {accept}"
                 ),
             )
         else:
             yield Refused(
-                f"kstate does not know whether Kafka Streams would restore the same rows of the table {table.store}",
+                f"kstate does not know whether Kafka Streams would restore the same rows for the table {table.store}",
                 details=first_lines(list(table.uncompared)),
-                hint=f"if a transaction is open, wait until it has timed out. To accept other rows, {accept}",
+                hint=f"if a transaction is open, wait until it has timed out. To accept different rows, {accept}",
             )
 
 

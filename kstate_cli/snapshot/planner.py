@@ -139,7 +139,7 @@ def plan_restore(
     for name in selected:
         if layout[name].task.home is not home:
             outcomes.refusals.append(
-                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in another place "
+                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different place "
                 f"than the newest snapshot's release. Select one snapshot with {option.GENERATION} or tasks of the "
                 f"same release with {option.TASK}"
             )

@@ -136,7 +136,7 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
     for pair in pairs:
         match = _PAIR.fullmatch(pair)
         if match is None or any(number != REMOVED and int(number) > MAX_I32 for number in match.groups()):
-            raise UsageError(f"{pair!r} is not a change of sub-topology numbers", hint=_HINT)
+            raise UsageError(f"{pair!r} does not map one sub-topology number to another", hint=_HINT)
         old, new = int(match[1]), _new_number(match[2])
         # The same change may be given twice, since scripts repeat options. Only another target is a contradiction.
         if numbers.setdefault(old, new) != new:
@@ -147,7 +147,7 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
         raise UsageError(
             f"the mapping gives two sub-topologies the number {twice}",
             hint=(
-                f"for merged sub-topologies, pass the texts of both topologies instead, with {option.TOPOLOGY} and "
+                f"for merged sub-topologies, pass both topology descriptions instead, with {option.TOPOLOGY} and "
                 f"{option.FROM}"
             ),
         )

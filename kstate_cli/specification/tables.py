@@ -283,8 +283,8 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             "abandoned": KeyRule(
                 _span,
                 _SPAN,
-                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is this "
-                f"much newer, like `{option.ABANDONED}`.",
+                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is newer "
+                f"by this time or more, like `{option.ABANDONED}`.",
             ),
         },
     ),

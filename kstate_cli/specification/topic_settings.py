@@ -371,7 +371,7 @@ def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: By
         # An operator may have changed the setting, and these bytes would not show it.
         why = f"only the changelog shows the retention ({less}). The rows in this directory do not"
         return _with_question(store, "retention_ms", why, retention)
-    verdict = "agree"
+    verdict = "confirm this value"
     if exact is not None and default_segment_interval(kind, retention) != exact:
         verdict = "allow this value"
     return _with_value(store, "retention_ms", retention, f"{less}. The segments in this directory {verdict}")

@@ -247,7 +247,7 @@ def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str
     add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: same})])
     assert decision_of(behind, changelogs) == "caught up"
     add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: MARKS[name]})])
-    with pytest.raises(Refused, match="the store was restored from another log than"):
+    with pytest.raises(Refused, match="the store was restored from a different log than"):
         decision_of(behind, changelogs)
     # Nor is it rebuilt from another log, unless somebody says so; then the old one must not go by its age.
     (work,) = plan(behind, changelogs, rebuild="asked for", by_user=True).work

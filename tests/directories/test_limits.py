@@ -119,7 +119,7 @@ NORMAL = {"ls spec": 1, "check": 3}
 def judge(name: str, ended: Limited) -> None:
     """As always, or with what the host lacks: nothing in between."""
     normal = NORMAL.get(name, 0)
-    messages = ended.err.replace("This error is no sign of damaged stores", "")
+    messages = ended.err.replace("This error does not mean that stores are damaged", "")
     for word in ("Traceback", "defect", "terminate called", "Rust", "Exception ignored", "wipe", "damaged", "corrupt"):
         # What a command that does its work has to say of its subject is no matter of the limit.
         assert word not in messages or (ended.status == normal and word == "wipe"), ended.report

@@ -39,7 +39,7 @@ def test_a_dump_that_was_written_at_once() -> None:
 def test_its_names(words: tuple[str, ...]) -> None:
     result = kstate_here(*words, DUMP)
     assert "orders-latest-order-changelog" in result.out
-    assert result.out.endswith("\n8 partitions, 328 records, 30.1 KiB, no gaps, written at once: none damaged\n")
+    assert result.out.endswith("\n8 partitions, 328 records, 30.1 KiB, no gaps, written in one go: none damaged\n")
 
 
 def test_a_dump_that_grows(tmp_path: Path) -> None:

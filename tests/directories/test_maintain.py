@@ -297,7 +297,7 @@ def test_a_step_that_fails_does_not_keep_the_next_ones(host: Host) -> None:
     assert list(came) == ["dump", "restore", "lag", "check", "verify", "clean"]
     assert came["dump"] == came["restore"] == "failed" and came["verify"] == came["clean"] == "done"
     assert result.summary["ended"] == 6 and result.error["exit"] == 6
-    assert "dump ended with exit code 6" in result.error["message"]
+    assert "dump exited with code 6" in result.error["message"]
     assert host.metric("kstate_step_exit_code", step="dump") == [6]
     assert not host.metric("kstate_step_last_success_timestamp_seconds", step="dump")
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore"), "of the call before"
@@ -332,7 +332,7 @@ def test_step_that_did_not_run_outranks_a_finding(host: Host) -> None:
     path.write_text(path.read_text().replace('engine = "local"', 'engine = "duck"'))
     result = kstate("maintain", "--config", path, "-o", "json", status=2)
     assert _came(result) == [("restore", "failed"), ("verify", "found")]
-    assert result.error["message"].startswith("the step restore (standby) ended with exit code 2")
+    assert result.error["message"].startswith("the step restore (standby) exited with code 2")
 
 
 def test_a_broker_that_never_answers(host: Host) -> None:

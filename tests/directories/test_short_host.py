@@ -71,7 +71,7 @@ def judge(rows: list[tuple[list[str], int, str, str]], words: tuple[str, ...]) -
         if code == 6:
             assert any(word in err for word in words), text
             assert "wipe" not in out + err, text
-            messages = err.replace("This error is no sign of damaged stores", "")
+            messages = err.replace("This error does not mean that stores are damaged", "")
             assert "damage" not in out + messages and "defect" not in err, text
     return codes
 

@@ -89,7 +89,7 @@ def test_all_keeps_the_lock_and_the_process_file(golden: Golden) -> None:
     assert "nothing to do" in kstate("wipe", app, "--all").err
     everything = kstate("wipe", app, "--all", "--everything", "--for-reset")
     assert "kafka-streams-application-reset --application-id" in everything.err
-    assert "nothing else can rebuild the stores" in everything.err
+    assert "without them, the stores cannot be restored" in everything.err
     # Whoever waits for the lock would otherwise hold that of a file which is not in APP any more.
     assert [path.name for path in app.iterdir()] == [".lock"]
     assert "nothing to do" in kstate("wipe", app, "--all", "--everything").err

@@ -82,7 +82,7 @@ def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
     others = [step for step in [*STEPS][2:] if step not in ("snapshot", "prune-snapshots")]
     assert came == {"dump": "failed", "restore": "failed", **dict.fromkeys(others, "not-there")}, "no such broker"
     assert process.returncode == rows[-1]["exit"] != 0
-    assert process.stdout == "" and "dump ended with exit code" in process.stderr, "cron mails what is here"
+    assert process.stdout == "" and "dump exited with code" in process.stderr, "cron mails what is here"
 
 
 def test_unit_and_job_may_write_to_every_place_of_the_file() -> None:

@@ -216,7 +216,7 @@ TABLES: dict[str, tuple[Sequence[Entry], str | None]] = {
     "compacted": ([T[1], T[3], T[5], T[6]], None),
     "with-a-gap": ([T[0], T[2], T[3], T[4], T[5], T[6]], "lacks 1 key,"),
     "without-a-delete": ([T[1], T[2], T[3], T[5], T[6]], "has 1 key that the source does not have"),
-    "without-an-update": ([T[0], T[1], T[2], T[4], T[5], T[6]], "other records of 1 key"),
+    "without-an-update": ([T[0], T[1], T[2], T[4], T[5], T[6]], "different records for 1 key"),
     "compacted-behind-the-offset": ([T[3], T[4], T[5], T[6]], "lacks 1 key,"),
 }
 """Logs of the target, and what differs from the table that the application has."""

@@ -353,7 +353,7 @@ REFUSALS = {
     "beyond": Refusal(_beyond, 4, "no longer has the tasks 3_7", remedy=("--skip-task", "HERE/3_7")),
     "damaged": Refusal(_damage, 4, "count", follow=_restore),
     "lacking-store": Refusal(_less, 4, "has no store count", follow=_restore),
-    "twice": Refusal(_no_change, 2, "names one directory twice", sources=("host1", "host1")),
+    "twice": Refusal(_no_change, 2, "names the same directory twice", sources=("host1", "host1")),
     "other-name": Refusal(_another_name, 2, "have different names", sources=("host1", "host2")),
     "with-a-dump": Refusal(_no_change, 2, "must be one dump or", ("--from", "/no/dump")),
     "source-app": Refusal(_no_change, 2, "--source-app works only with dumps", ("--source-app", "x")),

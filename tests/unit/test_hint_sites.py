@@ -330,7 +330,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_step_of_maintain_that_failed",
     (
         "rehome/mapping.py",
-        "also pass the new number of that sub-topology",
+        "also map that sub-topology",
     ): "directories/test_hints_followed.py::test_a_number_that_is_taken",
     (
         "rehome/snapshot.py",

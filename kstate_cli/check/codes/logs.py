@@ -82,7 +82,7 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
 )
 TOPIC_RECREATED: Final = FindingCode(
     "topic-recreated",
-    "The topic has another id than when the store was built, so it was recreated",
+    "The topic id has changed since the store was built, so the topic was recreated",
     level=Level.ERROR,
     more=(
         "Offsets from the old log have no meaning in the new log, even if they are within its bounds. The store may "

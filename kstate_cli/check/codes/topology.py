@@ -24,8 +24,8 @@ LEFT_OVER_TASK: Final = FindingCode(
     level=Level.WARNING,
     more=(
         "Up to 4.2, the task remains until Streams' cleaner deletes it. 4.3 opens every task directory. If the "
-        "topology does not have the task's sub-topology number, 4.3 builds the whole topology. With a global store "
-        "in the application, 4.3 then fails to start."
+        "topology does not have the task's sub-topology number, 4.3 builds the whole topology. If the application "
+        "has a global store, 4.3 then fails to start."
     ),
     log=(log.ANOTHER_TASK,),
     source=(

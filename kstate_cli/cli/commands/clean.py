@@ -103,7 +103,7 @@ def clean(
                 stays.append(run.name)
                 say(
                     f"warning: {error.headline}. Inspect this folder and delete it yourself. kstate is deleting run "
-                    f"{run.name}, the only record of this folder"
+                    f"{run.name}, which has the only record of this folder"
                 )
                 return False
 

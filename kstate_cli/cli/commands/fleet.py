@@ -258,8 +258,8 @@ def _notes(fleet: Fleet) -> list[str]:
     running = [report.name for report in fleet.reports if report.running is not False and report.whole]
     if running:
         notes.append(
-            f"the application is or may be running on {some(running, _MAX_LISTED)}, so kstate compares its last "
-            "flush there"
+            f"the application is running or may be running on {some(running, _MAX_LISTED)}, so kstate compares the "
+            "last flush on these hosts"
         )
     return notes
 

@@ -144,7 +144,7 @@ def _verified_text(dump: str, verified_ms: int | None) -> str:
 def _totals(overview: DumpOverview) -> str:
     """Return the partitions, records, bytes and gaps of a dump, and whether a part is damaged."""
     partitions = overview.partitions
-    kind = "written at once"
+    kind = "written in one go"
     if overview.generation is not None:
         kind = f"generation {overview.generation}"
     gaps = sum(len(partition.gaps) for partition in partitions)

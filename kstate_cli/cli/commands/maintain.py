@@ -251,10 +251,10 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     kind = kinds.get(bad.exit or 0, errors.RunFailed)
     # All failures are reported, so that a user can fix them together.
     others = [
-        f"{end.task.name} ended with exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad
+        f"{end.task.name} exited with code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad
     ]
     return kind(
-        f"the step {bad.task.name} ended with exit code {bad.exit}: {bad.message}",
+        f"the step {bad.task.name} exited with code {bad.exit}: {bad.message}",
         details=others,
         hint="the next run repeats this step. To see the details, run its command yourself:",
         hint_details=[command(*bad.task.plain_words)],

@@ -48,8 +48,8 @@ def prune_snapshots(
             option.ABANDONED,
             metavar="AGE",
             help=(
-                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is "
-                "AGE newer."
+                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is newer "
+                "by AGE or more."
             ),
         ),
     ] = None,

@@ -27,9 +27,7 @@ HELP_EXAMPLES: Final = {
             "Print a range of keys as JSON",
             "query range /data/app count --from a --to b -o json",
         ),
-        Example(
-            "Print ten rows of any store in the form that RocksDB stores", "query raw-scan /data/app count --limit 10"
-        ),
+        Example("Print ten rows of any store as RocksDB stores them", "query raw-scan /data/app count --limit 10"),
     ),
     "query key": (
         Example(
@@ -242,9 +240,9 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     )
 
 
-@_subcommand("raw-scan", "Print all rows in the form that RocksDB stores.")
+@_subcommand("raw-scan", "Print all rows as RocksDB stores them.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
-    """Print all rows of any kind of store in the form that RocksDB stores, including expired rows.
+    """Print all rows of any kind of store as RocksDB stores them, including expired rows.
 
     kstate prints one segment after the other, in key order. As with raw-key, serdes decode whole keys and values.
     """

@@ -308,7 +308,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
             "this host",
             hint=(
                 "pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 on a single one. Or pass "
-                f"--host NAME and --before FILE. Before the loss, this command must have created this file: {_MAKE}"
+                f"--host NAME and --before FILE. FILE must be the output of this command from before the loss: {_MAKE}"
             ),
         )
     if fleet.before is not None and fleet.host is None:

@@ -187,6 +187,6 @@ def _warn_of_reset() -> None:
 
     # Printed even with --quiet: the reset tool deletes the topics without asking, and then no rows can be rebuilt.
     say(
-        "note: the reset deletes the changelog topics, and nothing else can rebuild the stores. The application "
-        "then processes its input again, as far as the input topics still contain it"
+        "note: the reset deletes the changelog topics, and without them, the stores cannot be restored. The "
+        "application then processes all records again that its input topics still contain"
     )

@@ -269,7 +269,7 @@ CutShort = Annotated[
     bool,
     Meaning(
         "For a failed run, true if a signal or the death of its process ended the run. It is false if "
-        "the run failed by itself or the cause was not recorded."
+        "an error ended the run or the cause was not recorded."
     ),
 ]
 Signal = Annotated[str, Meaning("The signal that ended the run, such as SIGTERM.")]

@@ -215,7 +215,7 @@ class LsDumpPartitionLine(TypedDict):
 class LsDumpSummaryLine(TypedDict):
     """The last line of ls-dump.
 
-    generation is null if the dump was written at once. verified is null if kstate has never read a file of the dump
+    generation is null if the dump was written in one go. verified is null if kstate has never read a file of the dump
     in full.
     """
 
@@ -235,7 +235,8 @@ LsDumpLine = LsDumpPartitionLine | LsDumpSummaryLine | shared.ErrorLine
 ReadBefore = Annotated[
     int,
     Meaning(
-        "How many files of the part an interrupted run had already read. This run did not read them again.", minimum=0
+        "How many of the part's files an interrupted run had already read. This run did not read these files again.",
+        minimum=0,
     ),
 ]
 

@@ -47,7 +47,7 @@ Restores = Annotated[
     int,
     Meaning(
         (
-            "How many records the application restores before it is RUNNING, up to the log ends in the "
+            "How many records the application restores before it is RUNNING, up to the log ends according to the "
             "broker, the file or the dump. Records of in-memory stores do not count."
         ),
         minimum=0,

@@ -21,8 +21,8 @@ Proven = Annotated[
     int,
     Meaning(
         (
-            "How many records of the source are in the partition that the rule determines. It is always the "
-            "number of all records."
+            "How many records of the source are in the partition that the rule determines. It always equals the total "
+            "number of records."
         ),
         minimum=0,
     ),

@@ -145,7 +145,7 @@ Barrier = Annotated[
 Lag = Annotated[
     int,
     Meaning(
-        "How many records the store has not read yet, up to the log end in the broker, the file or the dump.",
+        "How many records the store has not read yet, up to the log end according to the broker, the file or the dump.",
         minimum=0,
     ),
 ]

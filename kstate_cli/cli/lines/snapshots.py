@@ -22,8 +22,8 @@ SharedBytes = Annotated[int, Meaning("How many bytes of SSTs and blob files othe
 UsableUntil = Annotated[
     str,
     Meaning(
-        "The time until which the log certainly contains every later delete, in UTC. It is null if this "
-        "is unknown. If delete_retention_ms is null, kstate assumes the default of 24 h."
+        "The time until which the log is guaranteed to contain every delete that is newer than the snapshot's data, "
+        "in UTC. It is null if this is unknown. If delete_retention_ms is null, kstate assumes the default of 24 h."
     ),
 ]
 DeleteRetentionMs = Annotated[

@@ -109,7 +109,7 @@ NewKinds = Annotated[
 def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
     """Raise UsageError for options of a new topology without ``--topology``."""
     if others and new is None:
-        raise UsageError(f"{others[0]} needs --topology", hint="pass the text of the new topology")
+        raise UsageError(f"{others[0]} needs --topology", hint="pass the description of the new topology")
 
 
 def read_topologies(

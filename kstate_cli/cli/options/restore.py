@@ -62,7 +62,7 @@ CommittedOffsets = Annotated[
 ]
 DumpIsComplete = Annotated[
     bool,
-    typer.Option(option.DUMP_IS_COMPLETE, help="You confirm that no dump files are missing."),
+    typer.Option(option.DUMP_IS_COMPLETE, help="Confirm that no dump files are missing."),
 ]
 DumpIsCommitted = Annotated[
     bool, typer.Option(option.DUMP_IS_COMMITTED, help="Confirm that all records in the dump are committed.")

@@ -68,8 +68,8 @@ class SeedSourceOptions:
             metavar="FILE",
             help=(
                 "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
-                "newest record of each key if the store needs no older ones. It is "
-                "required for retentions if you pass directories."
+                "newest record of each key if the store needs no older ones. If you pass directories, kstate needs "
+                "this file for the retentions."
             ),
             readable=False,
         ),
@@ -128,8 +128,8 @@ class SeedTargetOptions:
             option.DROP_KEYS,
             metavar="FILE",
             help=(
-                "Erase the keys that FILE lists. Each line is STORE=KEY or STORE:SERDE=KEY. As STORE, "
-                "* means every store."
+                "Erase the keys that FILE lists. Each line is STORE=KEY or STORE:SERDE=KEY. If STORE is *, the line "
+                "applies to every store."
             ),
             readable=False,
         ),

@@ -49,8 +49,8 @@ class BarrierView:
         else:
             say(
                 f"some hosts did not arrive within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
-                f"application without these hosts, the other hosts also get their tasks and restore them from the "
-                f"broker"
+                "application without these hosts, the other hosts also get the missing hosts' tasks and restore them "
+                "from the broker"
             )
         return waiting
 

@@ -279,7 +279,7 @@ _SENTENCES: Final = {
     Outcome.RESTORES_ALL: ("1 store restores everything", "{count} stores restore everything"),
     Outcome.LOST: ("1 store loses its rows", "{count} stores lose their rows"),
     Outcome.MAY_BE_LOST: ("1 store may lose its rows", "{count} stores may lose their rows"),
-    Outcome.NOT_REACHED: ("the start does not reach 1 store", "the start does not reach {count} stores"),
+    Outcome.NOT_REACHED: ("startup does not reach 1 store", "startup does not reach {count} stores"),
     Outcome.UNKNOWN: ("the outcome of 1 store is unknown", "the outcome of {count} stores is unknown"),
     Outcome.IGNORED: ("Streams ignores 1 store", "Streams ignores {count} stores"),
 }
@@ -409,7 +409,7 @@ _WORDS: Final = {
     ),
     Outcome.FAILS: ("startup fails at {file}: {messages}", "startup fails, first at {file}: {messages}"),
     Outcome.HANGS: ("the client stays in REBALANCING", "the client stays in REBALANCING"),
-    Outcome.NOT_REACHED: ("the start does not reach it", "the start does not reach them"),
+    Outcome.NOT_REACHED: ("startup does not reach it", "startup does not reach them"),
     Outcome.UNKNOWN: ("unknown", "unknown"),
     Outcome.IGNORED: ("Streams ignores it", "Streams ignores them"),
 }
@@ -495,8 +495,8 @@ class Start:
         if self.rate is None or self.seconds is None:
             return f"{text} (kstate has measured no rate on this host)"
         return (
-            f"{text}, which takes longer than {duration_text(max(1, round(self.seconds)))}, the time at the rate of "
-            f"{self.rate.run}"
+            f"{text}, which takes longer than {duration_text(max(1, round(self.seconds)))} (estimated at the rate "
+            f"of {self.rate.run})"
         )
 
 

@@ -103,7 +103,7 @@ class DumpProgress(DumpWatcher):
             self._waits = True
             self._print(
                 f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. After {SILENT_SECONDS:.0f} s without "
-                "data from the broker, kstate gives an error"
+                "data from the broker, the command fails"
             )
 
     def _print(self, text: str) -> None:

@@ -107,8 +107,8 @@ def show_lags(stores: Sequence[StoreLag], *, verbose: bool, quiet: bool) -> None
     logs_of_all = (log for standing in stores for logs in standing.tasks.values() for log in logs)
     if verbose and any(map(_has_offsets_without_records, logs_of_all)):
         say(
-            "the lag counts records. The other offsets before the log end are transaction markers or records that "
-            "compaction removed",
+            "the lag counts only existing records. It excludes offsets of transaction markers and of records that "
+            "compaction has removed",
             quiet=quiet,
         )
     _say_unknown(stores, quiet=quiet)

@@ -90,7 +90,7 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
         # This is no kind of Kafka Streams: nothing is known but the offset.
         "kind": "no-directory",
         "kind_certain": False,
-        "kind_from": "an offset without a RocksDB, so the store is custom or was removed",
+        "kind_from": "an offset without a RocksDB database, so the store is custom or was removed",
         "offsets_in": "store-file" if name in task.task.store_files else "checkpoint",
         "changelog": by_topic(offsets),
         "position": {},

@@ -377,8 +377,8 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
         text = f"{GLOBAL}/{spec.name}: its processor may transform records. To restore it, start Kafka Streams"
     else:
         text = (
-            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}] or "processor" if it may '
-            "transform records"
+            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or source = "processor" if its '
+            "processor may transform records"
         )
     return _StoreTasks(outcomes=[Refusal(text)])
 
@@ -413,7 +413,7 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     if options.wipe_unclean and not options.stores:
         return None
     alone = suggest(f" (without {option.STORE})", option.STORE)
-    rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild it or pass", option.WIPE_UNCLEAN)
+    rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild the task, or pass", option.WIPE_UNCLEAN)
     return Refusal(
         f"{resolved.task.name}: after an unclean shutdown ({resolved.unclean[0]}), Kafka Streams deletes the whole "
         f"task's state under exactly-once. {rebuild or 'Pass'} {_vouching(options, resolved)}"

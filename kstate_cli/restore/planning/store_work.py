@@ -112,7 +112,10 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
         yield _unchanged(snapshot, case, parts[0].verdict)
         return
     work = _work(snapshot, case, parts, before)
-    yield from (note(f"{why}. kstate deletes its backup only if you pass its run to clean") for why in work.only_copy)
+    yield from (
+        note(f"{why}. `kstate clean` deletes the backup of this store only if you name its run")
+        for why in work.only_copy
+    )
     yield work
 
 
@@ -247,7 +250,7 @@ def _judge_partition(
         other = another_log(snapshot.record_digest, dump, facts, before)
     if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
-            f"the store was restored from another log than {dump.key}: {other}. Do not start the application"
+            f"the store was restored from a different log than {dump.key}: {other}. Do not start the application"
         )
     log = log_of(dump, committed, facts)
     if before is not None:
@@ -287,8 +290,8 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump)
     if committed is None:
         raise _StoreRefusedError(
             f"{key} is a source topic, and values beyond the group's committed offset do not belong to the table yet "
-            f"({suggest(f'pass {option.COMMITTED_OFFSETS} FILE or ', option.COMMITTED_OFFSETS)}record committed in "
-            "the manifest)"
+            f"({suggest(f'pass {option.COMMITTED_OFFSETS} FILE or ', option.COMMITTED_OFFSETS)}set committed in the "
+            "manifest)"
         )
     return committed
 

@@ -287,7 +287,7 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
     if distant:
         raise Refused(
-            f"kstate can update versioned stores only on this host: {', '.join(distant)}",
+            f"a Spark cluster cannot update versioned stores, whose rows are on this host: {', '.join(distant)}",
             hint=f"omit {option.MASTER}"
             f"{suggest(f', or rebuild them completely with {option.REBUILD}', option.REBUILD)}",
         )

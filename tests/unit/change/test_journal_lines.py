@@ -37,7 +37,7 @@ def test_no_byte_can_be_another(row: dict[str, Any], data: st.DataObject) -> Non
 
 def test_a_line_that_was_moved_is_noticed() -> None:
     line = encode_line({"event": "note", "at": AT}, 3)[:-1]
-    with pytest.raises(JournalError, match="is line 3 of the journal, but it is in the place of line 4"):
+    with pytest.raises(JournalError, match="has the number 3, but is line 4 of the journal"):
         decode_line(line, 4)
 
 

@@ -39,5 +39,5 @@ def test_warns_of_a_broker_without_records(monkeypatch: pytest.MonkeyPatch, caps
             for records in [*[0] * 30, 60, *[60] * 30, 100, *[100] * 30]:
                 now[0] += 0.5
                 progress.at(records, records)
-    text = "kstate: no record has arrived for 10 s. After 45 s without data from the broker, kstate gives an error"
+    text = "kstate: no record has arrived for 10 s. After 45 s without data from the broker, the command fails"
     assert [line for line in capsys.readouterr().err.splitlines() if "behind" not in line] == [text, text]

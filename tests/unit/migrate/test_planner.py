@@ -362,7 +362,7 @@ def test_sessions_of_which_some_rows_have_no_headers_are_wiped_whatever_the_targ
     )
     app = application(task(store("s", mixed, kind=kind, segmented=True), lines={changelog("s"): 1}))
     for target in ("4.2", "4.4"):
-        with pytest.raises(Refused, match="may have written back wrong ones") as refusal:
+        with pytest.raises(Refused, match="may already have written wrong rows") as refusal:
             plan(app, target, drop_headers=True)
         assert any("wipe" in line and "s" in line for line in refusal.value.hint_details)
 

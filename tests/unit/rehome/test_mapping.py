@@ -322,7 +322,7 @@ def test_numbers() -> None:
 
 @pytest.mark.parametrize("pair", ["6", "6=", "=4", "06=4", "6=4=5", "-6=4", "6=9999999999", "six=4", "6=４"])
 def test_refuses_malformed_pairs_of_numbers(pair: str) -> None:
-    with pytest.raises(UsageError, match="not a change of sub-topology numbers"):
+    with pytest.raises(UsageError, match="does not map one sub-topology number to another"):
         read_pairs([pair])
 
 

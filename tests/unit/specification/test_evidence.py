@@ -84,7 +84,7 @@ def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
     assert (draft.retention_ms, draft.segment_interval_ms, questions_of(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
         f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, minus the {DAY_MS} ms "
-        "that Streams adds. The segments in this directory agree"
+        "that Streams adds. The segments in this directory confirm this value"
     )
 
 
