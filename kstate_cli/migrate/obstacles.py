@@ -158,8 +158,8 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
     if lines:
         raise Refused(
             (
-                "RocksDB deletes whole files of these stores by age and size. If kstate rewrote the files, RocksDB "
-                "would delete different rows"
+                "RocksDB deletes whole files of these stores by age and size. If a migration rewrote the "
+                "files, RocksDB would delete different rows"
             ),
             details=first_lines(lines),
             where=str(snapshot.app.path),
