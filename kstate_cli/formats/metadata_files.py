@@ -73,7 +73,7 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
     current: dict[str, str] | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
         # First the comment is cut, then the blanks, as RocksDB's own parser does (``OptionsParser``).
-        line = _COMMENT.sub("", raw).strip()
+        line = _without_comment(raw).strip()
         if not line:
             continue
         if line.startswith("["):
@@ -84,14 +84,24 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
             current = sections[section] = {}
             continue
         name, equals, value = line.partition("=")
+        name, value = name.rstrip(), value.lstrip()
         # A line without ``=`` was cut off within its name: half a file is refused.
-        if current is None or not equals or not name.strip():
+        if current is None or not equals or not name:
             raise _malformed(f"line {number} is neither a section nor an option: {line[:80]!r}")
         # RocksDB would take the first of these values (``OptionsParser``), and the line below the last one.
-        if name.strip() in current:
-            raise _malformed(f"line {number} repeats the option {name.strip()[:80]!r} of its section")
-        current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())
+        if name in current:
+            raise _malformed(f"line {number} repeats the option {name[:80]!r} of its section")
+        if "\\" in value:
+            value = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value)
+        current[name] = value
     return sections
+
+
+def _without_comment(line: str) -> str:
+    # Nearly no line has a comment, and every store has hundreds of lines.
+    if "#" not in line:
+        return line
+    return _COMMENT.sub("", line)
 
 
 def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...]:
@@ -183,13 +193,13 @@ def _assignments(text: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield each line of a valid text: itself, its section, and the name (or ``""``) and value that it sets."""
     section = ""
     for raw in text.split("\n"):
-        line = _COMMENT.sub("", raw).strip()
+        line = _without_comment(raw).strip()
         if line.startswith("["):
             section = line
             yield raw, section, "", ""
             continue
         name, _, value = line.partition("=")
-        yield raw, section, name.strip(), value.strip()
+        yield raw, section, name.rstrip(), value.lstrip()
 
 
 def _section(line: str, number: int) -> tuple[str, str]:
