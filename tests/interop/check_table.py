@@ -62,35 +62,38 @@ These members are optional: `id`, `committed`, `policy`, `delete_retention_ms`, 
 
 Because of transaction markers and compaction, not every offset belongs to a record. If you have the Read
 permission, `check` therefore reads the last part of each log and counts the records. It reads at most 50,000
-offsets per partition. In total, it reads at most 500,000 offsets and 256 MiB. Beyond these limits, it reports an
-upper bound ("at most").
+offsets per partition, and at most 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper
+bound ("at most").
 
-The verdict shows how many records Kafka Streams will restore *until RUNNING* and the minimum time
-that this will take. Without a broker, `check` counts only the records up to the end of the dump or up to the log ends
-in the file. To calculate the time, `check` uses the rate of the last restoration that kstate performed on this
-directory, provided that the restoration was large enough. Kafka Streams is slower than kstate, because it writes
-record by record. `kstate clean` deletes the measured rate. If there is no rate, `check` reports that none was
+The verdict shows how many records Kafka Streams will restore *until RUNNING* and the minimum time that this will
+take. Without a broker, `check` counts only the records up to the end of the dump or up to the log ends in the
+file. To calculate the time, `check` uses the rate of the last restoration that kstate performed on this directory,
+provided that the restoration was large enough. Kafka Streams is slower than kstate, because Kafka Streams writes
+record by record. The time is therefore a lower bound. If kstate has not restored this directory before, or if
+`kstate clean` has deleted the run, `check` prints only the number of records and reports that no rate was
 measured.
 
-The number does not include in-memory stores, because they are not in the directory. Kafka Streams restores them at
-every start.
+The number does not include records of in-memory stores, because these stores are not in the directory. Kafka
+Streams restores them at every start.
 
 In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has a
-`lag`, which is the number of unread records in its log. The lag does not depend on the prediction. `lag_seconds` is
-the age of the first unread record. To print only the `lag`, run `kstate inspect-position` with the same options.
+`lag`. This is the number of records in the changelog that the store does not contain yet. The lag does not depend
+on the prediction. `lag_seconds` is the age of the first of these records. To print only the `lag`, run `kstate
+inspect-position` with the same options.
 
 ## Lag
 
-`kstate lag` shows how many records each store is currently behind its changelog, summed over its tasks. It also
-shows the age of the first unread record. The command needs a broker, a dump or an `--offsets` file. With `-v`, it
-also prints the stored offset and the log end for each task and partition.
+`kstate lag` shows how many records each store is currently behind its changelog, as the sum over all tasks of the
+store. It also shows the age of the first record that the store does not contain yet. The command needs a broker, a
+dump or an `--offsets` file. With `-v`, it also prints the stored offset and the log end for each task and
+partition.
 
     kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
 
-A lag is unknown if the store has no offset, if no source contains its log, or if the offset is outside the log. The
-sum is then also unknown, and kstate does not write the metric. The exit code is 1, or 0 with `--warnings-ok`. If a
-store is more than `--max-lag` records behind, or if kstate cannot read a store, the exit code is 3. If you pass a
-dump, kstate uses the log ends at the time of the dump.
+A lag is unknown if the store has no offset, if no source contains the store's log, or if the offset is outside the
+log. The sum is then also unknown, and kstate does not write the metric. In this case, the exit code is 1, or 0
+with `--warnings-ok`. If a store is more than `--max-lag` records behind, or if kstate cannot read a store, the
+exit code is 3. If you pass a dump, kstate uses the log ends at the time of the dump.
 
 ## While the application is running
 
@@ -106,9 +109,9 @@ not change if you copy or link the file, if RocksDB compacts it, or if Kafka Str
 kstate wrote, `check` reads the age from `.kstate/APP/ages.json`, which `kstate clean` does not delete.
 
 Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss
-deletions when it continues from the store's offset, so `check` reports the store. kstate subtracts a margin from the
-retention time. The margin is a tenth of this time but at most an hour. kstate reads the retention time from the broker,
-from the dump or from `--delete-retention`. The default is one day.
+deletions when it continues from the store's offset. `check` therefore reports the store. kstate subtracts a margin
+from the retention time. The margin is a tenth of the retention time, but at most an hour. kstate reads the
+retention time from the broker, from the dump or from `--delete-retention`. The default is one day.
 """
 
 
@@ -181,9 +184,8 @@ _MARK = "## Beside real releases"
 _TABLE = f"""{_MARK}
 
 The tables show predictions that real releases confirmed, record by record. For each case, a real release wrote a
-directory. Unless the case states otherwise, it is the same release that the test started afterwards. The test
-edited the directory as described, ran `kstate check`, and then started an application with the release in the
-column header.
+directory. The test edited the directory as described and ran `kstate check`. It then started an application with
+the release in the column header. Unless the case states otherwise, the same release had written the directory.
 
 The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store
 `customers`. The numbers in the cells show how many records Kafka Streams restored. Kafka Streams 4.4.0 may skip
@@ -193,11 +195,12 @@ does not mention a store, Kafka Streams opened the store unchanged. Empty cells 
 _HOMES = f"""### Where the topology has changed
 
 In these cases, the test passed `--topology` and, unless the case states otherwise, `--from`. In most cases, an
-application with this topology wrote the directory (number of the sub-topology: stores):
+application with the following topology wrote the directory. Each entry shows the number of a sub-topology and its
+stores:
 
     {_in_words(A)}
 
-The test then started an application with a different topology, in most cases this one:
+The test then started an application with a different topology. In most cases, this was the following topology:
 
     {_in_words(B)}
 
