@@ -91,30 +91,60 @@ def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
 
 
 def row_batches(
-    parquet: pq.ParquetFile, path: str, most_rows: int, row_groups: Sequence[int], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of some row groups, in batches of at most ``most_rows`` rows.
+    parquet: pq.ParquetFile, path: str, most_rows: int, row_groups: Iterable[int], columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield all rows of some row groups, in tables of at most ``most_rows`` rows.
 
-    Raise DumpError after the last batch if the file returned another number of rows than its footer records. The
-    errors of pyarrow are not translated.
+    Raise DumpError if a row group has another number of rows than the footer records, before rows of the next one are
+    yielded. The errors of pyarrow are not translated.
     """
-    count = 0
-    for batch in parquet.iter_batches(most_rows, row_groups=[*row_groups], columns=[*columns], use_threads=False):
-        count += batch.num_rows
-        yield batch
-    require_rows(parquet, path, row_groups, count)
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for index in row_groups:
+        count = 0
+        # One row group at a time: a column whose pages have too few or too many values would continue with values of
+        # the next row group. Then pyarrow would return as many rows as there are, with the values of other records.
+        for batch in parquet.iter_batches(most_rows, row_groups=[index], columns=[*columns], use_threads=False):
+            count += batch.num_rows
+            # Small row groups are joined, because each table costs as much time as hundreds of rows.
+            if waiting and size + batch.num_rows > most_rows:
+                yield pa.Table.from_batches(waiting)
+                waiting, size = [], 0
+            waiting.append(batch)
+            size += batch.num_rows
+            # A table that is half full is not delayed, so that there is never a second one in memory.
+            if 2 * size >= most_rows:
+                yield pa.Table.from_batches(waiting)
+                waiting, size = [], 0
+        _require_rows(parquet, path, index, count)
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
-def require_rows(parquet: pq.ParquetFile, path: str, row_groups: Sequence[int], count: int) -> None:
-    """Raise DumpError unless ``count``, the rows that were read, is what the footer records for these row groups.
+def read_rows(parquet: pq.ParquetFile, path: str, row_groups: Iterable[int], columns: Sequence[str]) -> pa.Table:
+    """Return all rows of some row groups. Errors as in :func:`row_batches`."""
+    import pyarrow as pa
+
+    tables = []
+    for index in row_groups:
+        table = parquet.read_row_group(index, columns=[*columns], use_threads=False)
+        _require_rows(parquet, path, index, table.num_rows)
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _require_rows(parquet: pq.ParquetFile, path: str, index: int, count: int) -> None:
+    """Raise DumpError unless ``count``, the rows that were read, is what the footer records for this row group.
 
     pyarrow ends a row group silently at a page without values, although it writes such pages itself if
     ``data_page_size`` is less than a value.
     """
-    rows = sum(parquet.metadata.row_group(index).num_rows for index in row_groups)
+    rows = parquet.metadata.row_group(index).num_rows
     if count != rows:
         raise DumpError(
-            f"kstate could read {count:,} rows of the file, but its footer records {rows:,}",
+            f"kstate could read {count:,} rows of row group {index}, but the file's footer records {rows:,}",
             where=printable(path),
             hint=f"write the file again with larger pages (Parquet's data page size) or {NEW_DUMP}",
         )
@@ -309,13 +339,13 @@ def _grouped(
     names = [name for name in ("topic", "partition", "offset") if name in in_file]
     # Batch by batch, because a row group may be larger than the memory.
     for batch in row_batches(parquet, where, _ROWS_AT_ONCE, [index], names):
-        columns: dict[str, pa.Array] = {}
+        columns: dict[str, pa.ChunkedArray] = {}
         for name in ("topic", "partition", "offset"):
             kind, parse = (pa.string(), str) if name == "topic" else (pa.int64(), int)
             if name in in_file:
                 columns[name] = batch.column(name).cast(kind)
             else:
-                columns[name] = pa.repeat(pa.scalar(parse(hive[name]), kind), len(batch))
+                columns[name] = pa.chunked_array([pa.repeat(pa.scalar(parse(hive[name]), kind), len(batch))])
             if columns[name].null_count:
                 raise DumpError(f"column {name} has nulls in row group {index}", where=where)
         grouped = pa.table(columns).group_by(["topic", "partition"], use_threads=False)

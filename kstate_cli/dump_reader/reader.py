@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NEW_DUMP, DumpError, unreadable
-from .footers import OpenFiles, OutOfOrder, Passage, changed, require_rows, row_batches
+from .footers import OpenFiles, OutOfOrder, Passage, changed, read_rows, row_batches
 from .model import PartitionDump, Piece, Slice
 from .schema import RECORD_COLUMNS, column_type, convert
 
@@ -112,9 +112,7 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
         yield from _batches(part, piece, names, files)
         return
     try:
-        parquet = files.get(piece)
-        table = parquet.read_row_groups(list(piece.row_groups), columns=names, use_threads=False)
-        require_rows(parquet, piece.path, piece.row_groups, table.num_rows)
+        table = read_rows(files.get(piece), piece.path, piece.row_groups, names)
         offsets = _canonical(table, ["offset"], piece)
         numbers = _offsets(offsets)
         low, high = int(numbers.min()), int(numbers.max())
@@ -143,12 +141,11 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
     if "offset" not in names and not _is_inside(part, piece):
         select.append("offset")
     try:
-        for batch in row_batches(files.get(piece), piece.path, rows, piece.row_groups, [*names, *select]):
-            table = pa.Table.from_batches([batch])
-            own = _own_rows(table, part, select)
-            _require_offsets_of(piece, table, own)
-            mask = _mask(table, part, piece, own)
-            table = _canonical(table, names, piece)
+        for file_rows in row_batches(files.get(piece), piece.path, rows, piece.row_groups, [*names, *select]):
+            own = _own_rows(file_rows, part, select)
+            _require_offsets_of(piece, file_rows, own)
+            mask = _mask(file_rows, part, piece, own)
+            table = _canonical(file_rows, names, piece)
             if mask is not None:
                 table = table.filter(mask)
             if table.num_rows:

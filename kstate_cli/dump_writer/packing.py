@@ -16,6 +16,7 @@ from typing import Final
 from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.errors import DumpError, printable
+from kstate_cli.dump_reader.footers import row_batches
 from kstate_cli.dump_reader.model import Full, Grown, GrownFile, LastRecord, Round, TailRecord
 from kstate_cli.dump_reader.sources import other_file
 from kstate_cli.dump_writer.identity import TAIL
@@ -250,10 +251,12 @@ def _join_files(
                 # The file is read into memory, which a small file fits, so that the digest is that of the very bytes
                 # that are decoded.
                 with pq.ParquetFile(io.BytesIO(_content(store, part))) as parquet:
-                    for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-                        # Batches get the schema of the new file: earlier versions wrote the same columns, but maybe
-                        # other metadata.
-                        file.add(pa.RecordBatch.from_arrays(batch.columns, schema=columns_schema))
+                    names, groups = parquet.schema_arrow.names, range(parquet.num_row_groups)
+                    for table in row_batches(parquet, part.path, _BATCH_ROWS, groups, names):
+                        for batch in table.to_batches():
+                            # Batches get the schema of the new file: earlier versions wrote the same columns, but maybe
+                            # other metadata.
+                            file.add(pa.RecordBatch.from_arrays(batch.columns, schema=columns_schema))
             except pa.ArrowException as error:
                 raise DumpError(
                     f"kstate cannot read the file as Parquet: {error}", where=printable(part.path)

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file, as far as pyarrow does not survive its contradictions.
+"""The footer of a Parquet file, as far as pyarrow does not notice or survive its contradictions.
 
 A footer is a struct ``FileMetaData`` in Thrift's compact protocol. pyarrow ends the process, without an exception, if a
 column chunk contradicts the schema: ``ColumnChunkMetaData`` of Arrow throws an error that its Python part does not
@@ -7,6 +7,13 @@ declare. So these facts are compared here before pyarrow reads them:
 - each row group has one column chunk for each leaf of the schema, of its physical type;
 - histograms of levels (``SizeStatistics``) have one number for each level, or none;
 - only byte arrays have a number of unencoded bytes.
+
+pyarrow would skip rows, or return values of other rows, where these facts differ:
+
+- the file has as many rows as its row groups together;
+- a column has a value (or a null) for each row of its row group, and a list has at least one;
+- columns below the same list have the same number of values;
+- all pages are in this file.
 
 Thrift: a field begins with a byte, its distance from the number of the field before in the upper four bits, and its
 type in the lower four. Integers are zig-zag varints. Structs and containers are nested.
@@ -28,11 +35,11 @@ _LONG_LIST: Final = 15
 _DOUBLE_BYTES: Final = 8
 
 # Numbers of fields in parquet.thrift.
-_SCHEMA, _ROW_GROUPS = 2, 4
+_SCHEMA, _FILE_ROWS, _ROW_GROUPS = 2, 3, 4
 _TYPE, _REPETITION, _CHILDREN = 1, 3, 5
-_COLUMNS = 1
-_CHUNK, _ENCRYPTED = 3, 8
-_SIZES = 16
+_COLUMNS, _ROWS = 1, 3
+_FILE_PATH, _CHUNK, _ENCRYPTED = 1, 3, 8
+_VALUES, _SIZES = 5, 16
 _UNENCODED, _REPETITION_LEVELS, _DEFINITION_LEVELS = 1, 2, 3
 _OPTIONAL, _REPEATED = 1, 2
 _BYTE_ARRAY: Final = 6
@@ -47,19 +54,42 @@ class _Leaf:
     kind: object
     definition: int
     repetition: int
+    repeated: int
+    """The number of the innermost repeated element that has the column, which decides how many values a row has; 0: one
+    value.
+    """
 
 
 def check_footer(data: bytes) -> None:
     """Raise MalformedBytesError if a footer, without its length and magic number, would end the process in pyarrow."""
     footer = _Thrift(data).struct(0)
     leaves = _leaves(_list(footer, _SCHEMA))
-    for group in _list(footer, _ROW_GROUPS):
-        chunks = _list(_as_struct(group), _COLUMNS)
+    groups = [_as_struct(group) for group in _list(footer, _ROW_GROUPS)]
+    for group in groups:
+        chunks = _list(group, _COLUMNS)
         # Arrow takes the type of a chunk from the schema by its number, and reads beyond the schema.
         if len(chunks) != len(leaves):
             raise _wrong(f"a row group and the schema differ in their columns ({len(chunks)} and {len(leaves)})")
         for chunk, leaf in zip(chunks, leaves, strict=True):
             _check_chunk(_as_struct(chunk), leaf)
+        _check_rows(group, leaves)
+    rows = sum(_number(group, _ROWS) for group in groups)
+    if _number(footer, _FILE_ROWS) != rows:
+        raise _wrong(f"the file has {_number(footer, _FILE_ROWS)} rows, but its row groups have {rows}")
+
+
+def _check_rows(group: _Struct, leaves: list[_Leaf]) -> None:
+    rows = _number(group, _ROWS)
+    counts = {0: rows}
+    for chunk, leaf in zip(map(_as_struct, _list(group, _COLUMNS)), leaves, strict=True):
+        if chunk.get(_FILE_PATH):
+            raise _wrong("a column has its pages in another file")
+        if _ENCRYPTED in chunk:
+            continue
+        values = _number(_as_struct(chunk.get(_CHUNK)), _VALUES)
+        # A list without elements has one value too, which marks it.
+        if values != counts.setdefault(leaf.repeated, values) or values < rows:
+            raise _wrong(f"a row group has {rows} rows, but one of its columns has {values} values")
 
 
 def _check_chunk(chunk: _Struct, leaf: _Leaf) -> None:
@@ -83,7 +113,7 @@ def _leaves(elements: list[Any]) -> list[_Leaf]:
     """Return the leaves of a schema, which lists its elements depth first; the first one is the root."""
     leaves: list[_Leaf] = []
     # How many children of each open element are still to come, with its levels: no recursion on a depth of the file.
-    waiting = [[1, 0, 0]]
+    waiting = [[1, 0, 0, 0]]
     for number, element in enumerate(map(_as_struct, elements)):
         while waiting and not waiting[-1][0]:
             waiting.pop()
@@ -91,18 +121,19 @@ def _leaves(elements: list[Any]) -> list[_Leaf]:
             raise _wrong("its schema has elements without a parent")
         parent = waiting[-1]
         parent[0] -= 1
-        definition, repetition = parent[1:]
+        definition, repetition, repeated = parent[1:]
         # The root has no levels, whatever it states.
         if number:
             definition += element.get(_REPETITION) in (_OPTIONAL, _REPEATED)
-            repetition += element.get(_REPETITION) == _REPEATED
+            if element.get(_REPETITION) == _REPEATED:
+                repetition, repeated = repetition + 1, number
         children = element.get(_CHILDREN, 0)
         if not isinstance(children, int) or not 0 <= children < len(elements):
             raise _wrong("a schema element has more children than there are remaining elements")
         if children:
-            waiting.append([children, definition, repetition])
+            waiting.append([children, definition, repetition, repeated])
         elif number:
-            leaves.append(_Leaf(element.get(_TYPE), definition, repetition))
+            leaves.append(_Leaf(element.get(_TYPE), definition, repetition, repeated))
     return leaves
 
 
@@ -116,6 +147,13 @@ def _list(struct: _Struct, field: int) -> list[Any]:
     value = struct.get(field, [])
     if not isinstance(value, list):
         raise _wrong("a list has the wrong type")
+    return value
+
+
+def _number(struct: _Struct, field: int) -> int:
+    value = struct.get(field, 0)
+    if not isinstance(value, int) or value < 0:
+        raise _wrong("a number of rows or values is negative or has the wrong type")
     return value
 
 

@@ -167,3 +167,14 @@ def test_a_single_module_decides_how_a_release_keeps_offsets() -> None:
             if elsewhere or (names_file and module not in MAKERS):
                 names.append(f"{module}:{node.lineno}: {function_name}")
     assert not names, "\n".join(names)
+
+
+def test_a_single_module_reads_rows_of_parquet_files() -> None:
+    """pyarrow skips rows silently, and mixes the rows of several row groups. One module counts them, row group by row group."""
+    callers = {
+        module
+        for module, tree in syntax.modules()
+        for node in syntax.nodes(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"iter_batches", "read_row_group", "read_row_groups"}
+    }
+    assert callers == {"dump_reader/footers.py"}

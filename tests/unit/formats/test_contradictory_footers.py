@@ -76,8 +76,18 @@ def group(children: int, repetition: int = REQUIRED) -> Typed:
     return element(children, None, repetition)
 
 
+ROWS = 9
+"""The rows of each row group."""
+
+
 def chunk(
-    kind: int = INT32, *, repetitions: int | None = None, definitions: int | None = None, unencoded: bool = False
+    kind: int = INT32,
+    *,
+    repetitions: int | None = None,
+    definitions: int | None = None,
+    unencoded: bool = False,
+    values: int = ROWS,
+    path: bytes | None = None,
 ) -> Typed:
     sizes: dict[int, Typed] = {}
     if unencoded:
@@ -85,15 +95,19 @@ def chunk(
     for field, count in ((2, repetitions), (3, definitions)):
         if count is not None:
             sizes[field] = list_of([integer(number, 6) for number in range(count)], 6)
-    return struct({2: integer(4, 6), 3: struct({1: integer(kind), **({16: struct(sizes)} if sizes else {})})})
+    facts = {1: integer(kind), 5: integer(values, 6)}
+    if sizes:
+        facts[16] = struct(sizes)
+    return struct({**({} if path is None else {1: text(path)}), 2: integer(4, 6), 3: struct(facts)})
 
 
 ENCRYPTED = struct({2: integer(4, 6), 8: struct({}), 9: text(b"secret")})
 
 
-def footer(schema: list[Typed], *groups: list[Typed]) -> bytes:
-    row_groups = list_of([struct({1: list_of(chunks), 2: integer(9, 6)}) for chunks in groups])
-    return struct({1: integer(2), **OTHERS, 2: list_of(schema), 3: integer(9, 6), 4: row_groups, 5: text(b"end")}).data
+def footer(schema: list[Typed], *groups: list[Typed], rows: int | None = None) -> bytes:
+    row_groups = list_of([struct({1: list_of(chunks), 2: integer(9, 6), 3: integer(ROWS, 6)}) for chunks in groups])
+    total = integer(ROWS * len(groups) if rows is None else rows, 6)
+    return struct({1: integer(2), **OTHERS, 2: list_of(schema), 3: total, 4: row_groups, 5: text(b"end")}).data
 
 
 FLAT = [group(1), element()]
@@ -119,11 +133,12 @@ NESTED = [
         footer(
             NESTED,
             [
-                chunk(definitions=4, repetitions=2),
-                chunk(definitions=3, repetitions=2),
+                chunk(definitions=4, repetitions=2, values=12),
+                chunk(definitions=3, repetitions=2, values=12),
                 chunk(BYTE_ARRAY, definitions=1),
             ],
         ),
+        footer(FLAT, [chunk(path=b"")]),
     ],
 )
 def test_footers_without_contradictions(data: bytes) -> None:
@@ -147,6 +162,15 @@ def test_footers_without_contradictions(data: bytes) -> None:
         (footer(NESTED, [chunk(repetitions=1), chunk(), chunk(BYTE_ARRAY)]), "has 1 levels, but the schema has 2"),
         (footer(NESTED, [chunk(), chunk(definitions=4), chunk(BYTE_ARRAY)]), "has 4 levels, but the schema has 3"),
         (footer(NESTED, [chunk(), chunk(), chunk(BYTE_ARRAY, repetitions=2)]), "has 2 levels, but the schema has 1"),
+        (footer(FLAT, [chunk()], rows=8), "the file has 8 rows, but its row groups have 9"),
+        (footer(FLAT, [chunk()], rows=-9), "is negative"),
+        (footer(FLAT, [chunk(values=8)]), "has 9 rows, but one of its columns has 8 values"),
+        (footer(FLAT, [chunk()], [chunk(values=10)]), "has 9 rows, but one of its columns has 10 values"),
+        (footer(NESTED, [chunk(values=8), chunk(values=8), chunk(BYTE_ARRAY)]), "has 9 rows, but .* has 8 values"),
+        (footer(NESTED, [chunk(values=12), chunk(values=11), chunk(BYTE_ARRAY)]), "has 9 rows, but .* has 11 values"),
+        (footer(NESTED, [chunk(), chunk(), chunk(BYTE_ARRAY, values=12)]), "has 9 rows, but .* has 12 values"),
+        (footer(FLAT, [chunk(path=b"a")]), "in another file"),
+        (struct({3: text(b"x")}).data, "has the wrong type"),
         (footer([*FLAT, element()], [chunk()]), "without a parent"),
         (footer([group(2), element()], [chunk(), chunk()]), "more children than"),
         (footer([group(-1), element()]), "more children than"),

@@ -1,0 +1,133 @@
+"""Files whose pages, row groups and footers contradict each other: no command returns the rows of other records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.model import Slice
+
+from .crafted import Crafted, data_page, levels, set_field, values
+from .support import open_dump, rows
+from .test_missing_rows import read_at_once, read_in_batches, whole
+
+ROWS, GROUP = 60, 20
+NUMBERS = range(ROWS)
+COLUMNS: dict[str, Sequence[Any]] = {
+    "key": [b"k%d" % number for number in NUMBERS],
+    "value": [b"v%d" % number for number in NUMBERS],
+    "offset": [*NUMBERS],
+}
+TABLE = rows(count=ROWS)
+for name, some in COLUMNS.items():
+    at = TABLE.schema.get_field_index(name)
+    TABLE = TABLE.set_column(at, TABLE.schema.field(at), pa.array(some, TABLE.schema.field(at).type))
+
+
+def crafted() -> Crafted:
+    return Crafted(TABLE, row_group_size=GROUP)
+
+
+def pages(column: str, first: int, counts: Sequence[int]) -> list[Any]:
+    """Pages with so many values from a row on; behind the last one come values that no record has."""
+    some = [*COLUMNS[column], *(number if column == "offset" else b"another" for number in range(ROWS, 2 * ROWS))]
+    result = []
+    for count in counts:
+        result.append(data_page(count, [levels(1, count), values(some[first : first + count])]))
+        first += count
+    return result
+
+
+@pytest.mark.parametrize("read", [read_at_once, read_in_batches])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_pages_with_other_numbers_of_values_than_the_row_group(
+    tmp_path: Path, column: str, read: Callable[[Slice], pa.Table]
+) -> None:
+    """Too many values in one row group moved those of the next one to other records."""
+    path = tmp_path / "a.parquet"
+    complete = 0
+    for first, second in product([(GROUP,), (9, 9), (9, 11), (9, 13), (9, 9, 9)], repeat=2):
+        file = crafted()
+        file.put_pages(column, pages(column, 0, first))
+        file.put_pages(column, pages(column, GROUP, second), group=1)
+        path.write_bytes(file.render())
+        try:
+            table = read(whole(open_dump(tmp_path)))
+        except DumpError as error:
+            assert error.where == str(path)
+            continue
+        complete += 1
+        assert {name: table.column(name).to_pylist() for name in COLUMNS} == COLUMNS, (first, second)
+    # Values behind the last row are no rows, so those pages can be read.
+    assert complete == 16
+
+
+def first_group_shorter(file: Crafted) -> None:
+    """All rows are counted, but in other row groups."""
+    set_field(file.groups[0], 3, GROUP - 1)
+    set_field(file.groups[1], 3, GROUP + 1)
+
+
+def last_group_empty(file: Crafted) -> None:
+    """Empty row groups are skipped."""
+    set_field(file.groups[2], 3, 0)
+    set_field(file.footer, 3, ROWS - GROUP)
+
+
+def group_missing(file: Crafted) -> None:
+    """The rows of the file count it."""
+    file.groups.pop()
+
+
+def negative_rows(file: Crafted) -> None:
+    set_field(file.groups[0], 3, -GROUP)
+
+
+def fewer_values(file: Crafted) -> None:
+    set_field(file.chunk("value"), 5, GROUP - 1)
+
+
+def lists_of_fewer_rows(file: Crafted) -> None:
+    """Each list has a value at least."""
+    for name in ("key", "value"):
+        set_field(file.chunk(f"headers.list.element.{name}"), 5, GROUP - 1)
+
+
+def lists_of_other_lengths(file: Crafted) -> None:
+    """The key and the value of a header have the same levels."""
+    set_field(file.chunk("headers.list.element.key"), 5, 2 * GROUP)
+
+
+def another_file(file: Crafted) -> None:
+    """pyarrow reads this file instead."""
+    file.chunks()[1][1] = 8, b"b.parquet"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (first_group_shorter, "19 rows, but one of its columns has 20 values"),
+        (last_group_empty, "0 rows, but one of its columns has 20 values"),
+        (group_missing, "60 rows, but its row groups have 40"),
+        (negative_rows, "negative"),
+        (fewer_values, "20 rows, but one of its columns has 19 values"),
+        (lists_of_fewer_rows, "20 rows, but one of its columns has 19 values"),
+        (lists_of_other_lengths, "20 rows, but one of its columns has"),
+        (another_file, "in another file"),
+    ],
+)
+def test_contradictory_footers(tmp_path: Path, change: Callable[[Crafted], None], reason: str) -> None:
+    file = crafted()
+    (tmp_path / "a.parquet").write_bytes(file.render())
+    assert open_dump(tmp_path).partitions
+    change(file)
+    (tmp_path / "a.parquet").write_bytes(file.render())
+    with pytest.raises(DumpError, match=reason) as caught:
+        open_dump(tmp_path)
+    assert caught.value.exit_code == 4
