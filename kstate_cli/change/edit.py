@@ -254,7 +254,9 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
         if step.offsets is not None:
             stored = decode_rows(shadow.rows(OFFSETS_CF))
             if stored != step.offsets:
-                raise RocksError(f"{step.path}: the column family offsets contains {stored} instead of {step.offsets}")
+                raise RocksError(
+                    f'{step.path}: the column family "offsets" contains {stored} instead of {step.offsets}'
+                )
         if not step.exists:
             _verify_entries(step, shadow)
         if full:
@@ -292,7 +294,7 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
                 for _ in shadow.rows(family):
                     pass
         if step.offsets is not None and decode_rows(shadow.rows(OFFSETS_CF)) != step.offsets:
-            raise RocksError(f"{step.path}: the column family offsets differs from the snapshot")
+            raise RocksError(f'{step.path}: the column family "offsets" differs from the snapshot')
 
 
 def _verify_entries(step: BuildDatabase, shadow: Shadow) -> None:

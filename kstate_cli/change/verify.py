@@ -180,7 +180,7 @@ def _same_offsets(shadow: Shadow, planned: OffsetsRecord) -> None:
         or stored.status != planned.status
         or stored.position != planned.position
     ):
-        raise VerificationError(f"the column family offsets contains {stored} instead of {planned}")
+        raise VerificationError(f'the column family "offsets" contains {stored} instead of {planned}')
 
 
 def _same_files(

@@ -100,7 +100,7 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
         if wiped:
             code = COPY_DELETED
             text = (
-                "Under exactly-once, Streams deletes this task, and this store with it. The topology has the store in "
+                "Under exactly-once, Streams deletes this task together with this store. The topology has the store in "
                 "a different task or no longer has it"
             )
             findings.append(snapshot.finding(code, text, task, name, bad))

@@ -215,7 +215,9 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         code, text = obstacle.code, obstacle.text
         swallowed = store.segmented and not snapshot.request.into_family
         if swallowed:
-            text += ". Streams silently opens the store without this segment and all later ones"
+            text += (
+                ". This database is a segment, and Streams silently opens the store without it and all later segments"
+            )
             if code == DOES_NOT_OPEN:
                 code = SEGMENT_DOES_NOT_OPEN
         finding = snapshot.finding(code, text, task, store.name)
@@ -272,7 +274,7 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
     if extra & headers_families():
         code, text = HEADERS_STORE, f"the store has record headers ({store.kind.name})"
     elif OFFSETS_CF in extra:
-        code, text = OFFSETS_IN_COLUMN_FAMILY, "the database has the column family offsets"
+        code, text = OFFSETS_IN_COLUMN_FAMILY, 'the database has the column family "offsets"'
     else:
         code, text = UNKNOWN_COLUMN_FAMILY, f"the store has the unknown column family {', '.join(sorted(extra))}"
     names = ""

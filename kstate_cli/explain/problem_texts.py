@@ -181,7 +181,7 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_OFFSETS: Texts(
-        "The column family offsets contains a row that Streams did not write",
+        'The column family "offsets" contains a row that Streams did not write',
         "The row's key is not a topic and partition, or the Position is malformed.",
         None,
         f"AbstractColumnFamilyAccessor.commit ({see('offsets.md#column-family')})",

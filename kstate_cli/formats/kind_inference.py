@@ -97,7 +97,7 @@ def infer_kind(
     # Without rows the families prove only what the store may hold. Nothing is lost if the kind stays open: the store is
     # empty.
     if kind.certain and not any(rows.values()):
-        return Kind(kind.name, False, f"{kind.inferred_from}; no rows")
+        return Kind(kind.name, False, f"{kind.inferred_from} (the store has no rows)")
     return kind
 
 
@@ -132,21 +132,22 @@ def _single_by_family(
         if by_rows is not None:
             return by_rows
     if dsl_kind is not None and not any(rows.values()):
-        return Kind(dsl_kind, False, f"column family {family} and the store's name; no rows")
+        return Kind(dsl_kind, False, f"column family {family} and the store's name (the store has no rows)")
     # The rows are of no special form, so kinds remain whose values the application alone understands.
     plain = [kind.name for kind in candidates if kind.inner is Inner.ANY]
     if len(plain) == 1:
         return Kind(plain[0], True, f"column family {family}")
-    return Kind(plain[0], False, f"column family {family}, which {' and '.join(plain)} have")
+    return Kind(plain[0], False, f"column family {family}, which {' and '.join(plain)} stores have")
 
 
 def _single_by_rows(sampled: Sequence[Row], candidates: Sequence[StoreKind], dsl_kind: str | None) -> Kind:
     """Return the kind of a store of one database that only has the family ``default``, which several kinds share."""
     if not sampled:
         if dsl_kind is not None:
-            return Kind(dsl_kind, False, "the store's name; no rows")
+            return Kind(dsl_kind, False, "the store's name (the store has no rows)")
         others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_AMBIGUOUS)
-        return Kind(SINGLE_AMBIGUOUS, False, f"column family default; no rows, so it could also be {others}")
+        why = f"column family default (the store has no rows, so it could also be {others})"
+        return Kind(SINGLE_AMBIGUOUS, False, why)
     # Tested before versioned rows, because a join-side key too begins with a number of eight bytes.
     if _every(_is_list_row, sampled):
         return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
@@ -287,7 +288,7 @@ def _buffer(
             return Kind(buffers[0].name, True, "one segment at 0, with time-first keys and buffered records")
         if _by_name(buffers, store_name):
             return Kind(
-                buffers[0].name, False, "the store's name and its only segment, 0; rows that do not show the kind"
+                buffers[0].name, False, "the store's name and its only segment, 0 (the rows do not show the kind)"
             )
     return None
 
@@ -298,9 +299,12 @@ def _by_schema(candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _S
     # hardly ever do.
     fitting = [kind.name for kind in candidates if kind.key.expires and _every(_row_of(kind, span), sampled)]
     if len(fitting) == 1:
-        return Kind(fitting[0], True, f"{len(sampled)} rows whose keys fit only this schema and their segment")
+        rows = f"{len(sampled)} rows"
+        if len(sampled) == 1:
+            rows = "1 row"
+        return Kind(fitting[0], True, f"{rows} whose keys fit their segment only if the store has this kind")
     if not fitting:
-        return Kind(AMBIGUOUS, False, "rows whose keys fit no schema in their segment")
+        return Kind(AMBIGUOUS, False, "rows whose keys do not fit their segment in any schema")
     return Kind(AMBIGUOUS, False, f"rows whose keys fit {' and '.join(fitting)}")
 
 
@@ -315,7 +319,7 @@ def _by_keys(family: str, candidates: Sequence[StoreKind], sampled: Sequence[Row
     first = candidates[0].name
     others = " or ".join(_short(kind) for kind in candidates[1:])
     if not sampled:
-        return Kind(first, False, f"column family {family}; no rows, so it could be {others}")
+        return Kind(first, False, f"column family {family} (the store has no rows, so it could be {others})")
     fitting = [kind for kind in candidates if _every(_key_of(kind, span), sampled)]
     if len(fitting) == 1:
         return Kind(fitting[0].name, True, f"column family {family} and keys")
@@ -339,8 +343,8 @@ def _empty_segmented(candidates: Sequence[StoreKind], starts: Sequence[int], sto
     # A segment .0 without rows is no sign of a buffer: it may merely carry the offset of a store without segments.
     buffer = any(kind.name == dsl_kind and kind.key is KeySchema.BUFFER for kind in candidates)
     if dsl_kind is not None and not (buffer and set(starts) - {0}):
-        return Kind(dsl_kind, False, "the store's name; no rows")
-    return Kind(AMBIGUOUS, False, "segments with column family default only; no rows")
+        return Kind(dsl_kind, False, "the store's name (the store has no rows)")
+    return Kind(AMBIGUOUS, False, "segments that have only the column family default (the store has no rows)")
 
 
 def _span(starts: Sequence[int]) -> _Span:

@@ -371,8 +371,8 @@ def family_without_ssts(copy: Path) -> RocksError | None:
 def no_ssts(count: int) -> str:
     """Return what it means that none of the SSTs of a column family exists in the directory of the database."""
     return (
-        f"none of its {count} SSTs in the MANIFEST is here. Either they were removed, or the application "
-        "stores them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
+        f"none of the {count} SSTs that the MANIFEST lists is in this directory. Either they were removed, or "
+        "the application stores them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
     )
 
 

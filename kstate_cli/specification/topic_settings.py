@@ -209,8 +209,8 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
     return (
-        f"{FROM} contains the store, and in this directory, the tasks of sub-topology {store.subtopology} have its "
-        "other stores on disk"
+        f"{FROM} contains the store, and in this directory, the tasks of sub-topology {store.subtopology} have this "
+        "sub-topology's other stores on disk"
     )
 
 

@@ -195,7 +195,7 @@ def foreign_offsets(place: Place, error: MalformedBytesError) -> Problem:
     return Problem(
         code,
         place,
-        f"the column family offsets is malformed: {error}",
+        f'the column family "offsets" is malformed: {error}',
         "Streams 4.3 does not write such keys or values",
     )
 

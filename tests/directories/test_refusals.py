@@ -93,7 +93,7 @@ def _foreign_file(store: Path) -> None:
     [
         (_unknown_family, "unknown column family mine"),
         (_truncated_manifest, "latest-order"),
-        (_missing_sst, "SSTs in the MANIFEST is here"),
+        (_missing_sst, "SSTs that the MANIFEST lists is in this directory"),
         (_too_new, "format"),
         (_no_current, "CURRENT"),
         (_foreign_file, "9.sst"),

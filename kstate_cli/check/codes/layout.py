@@ -36,7 +36,7 @@ OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source=(
-        "because of the column family offsets (KIP-1035), releases up to 4.2 cannot open the database, with or "
+        'because of the column family "offsets" (KIP-1035), releases up to 4.2 cannot open the database, with or '
         "without upgrade.from ({page})"
     ),
     page="start.md#going-down",

@@ -291,9 +291,9 @@ SEGMENT_BEHIND: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a separate database with the offset of its last flush. After "
-        "a kill, one segment may have offset 199, while another was never flushed and has no offset. Streams uses "
-        "one of these offsets for the whole store and restores only the records after it. To complete the store, "
+        "Each segment of a window or session store is a separate database. It keeps the offset as of its last flush. "
+        "After a kill, one segment may have offset 199, while another was never flushed and has no offset. Streams "
+        "uses one of these offsets for the whole store and restores only the records after it. To complete the store, "
         "restore it with kstate, or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),

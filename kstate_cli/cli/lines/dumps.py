@@ -71,7 +71,7 @@ class DumpPartitionLine(TypedDict):
     """A partition that kstate has dumped, or with --dry-run would dump. app is null, here and below.
 
     With --dry-run, records is an upper bound, and bytes is an estimate from the records of the partition in the dump.
-    It is null if the dump has none.
+    bytes is null if the dump has none.
     """
 
     type: Literal["partition"]

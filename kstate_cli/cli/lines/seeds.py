@@ -80,7 +80,7 @@ class SeedTopicLine(TypedDict):
 
 
 class SeedPartitioningLine(TypedDict):
-    """With --partitions, a changelog and the rule by which its records move to another number of partitions."""
+    """With --partitions, a changelog and the rule that selects the new partition of each record."""
 
     type: Literal["partitioning"]
     store: shared.Store

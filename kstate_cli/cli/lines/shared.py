@@ -276,7 +276,7 @@ class RestoredStoreLine(TypedDict):
 
 
 class ErrorLine(TypedDict):
-    """The last line, if the command ended with exit code 2 or more.
+    """The last line, if the command exited with code 2 or more.
 
     The lines before it are correct, but may be incomplete.
     """

@@ -398,7 +398,7 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         to = snapshot.options.release
         home = CHECKPOINT
         if snapshot.into_family:
-            home = "the column family offsets"
+            home = 'the column family "offsets"'
         migrate = suggest(f"Pass {option.REBUILD} or migrate", option.REBUILD) or "Migrate"
         raise _StoreRefusedError(
             f"its offset is not in {home}, where {to} keeps offsets. {migrate} the directory first: "
