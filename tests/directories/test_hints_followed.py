@@ -112,8 +112,8 @@ CASES = {
     "rehome, no release": Case(f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP}", 2, "--for RELEASE, such as --for 4.3",
                                f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP} --for 4.3 --dry-run"),
     "rehome, --from with --map": Case("rehome APP --map 0=4 --from old.txt", 2, "--map does not need it", "rehome APP --map 0=4 --dry-run"),
-    "rehome, two become one": Case("rehome APP --map 0=1 --map 5=1", 2, "for merged sub-topologies, pass the texts of "
-                                                                        "both topologies instead, with --topology and --from",
+    "rehome, two become one": Case("rehome APP --map 0=1 --map 5=1", 2, "for merged sub-topologies, pass both topology "
+                                                                        "descriptions instead, with --topology and --from",
                                    "rehome APP --topology new.txt --from old.txt --dry-run"),
     "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4,
                                      "pass --from with the description of the topology that ran here last",

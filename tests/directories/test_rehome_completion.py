@@ -204,7 +204,8 @@ def test_refuses_a_store_without_a_kind_on_every_host(tmp_path: Path) -> None:
     )
     result = world.rehome(world.first, "--spec", unlogged, status=1)
     assert (
-        built(result) == [f"0_0/{WINDOW}"] and f"without a changelog, kstate cannot restore {VERSIONED}" in result.out
+        built(result) == [f"0_0/{WINDOW}"]
+        and f"kstate cannot restore stores without a changelog ({VERSIONED})" in result.out
     )
 
 
