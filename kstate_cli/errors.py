@@ -155,7 +155,7 @@ class KstateError(CommandEnd, Exception):
 
 
 class UsageError(KstateError):
-    """An argument, an option or a file that it names is wrong."""
+    """An argument or an option is wrong, or a file that you pass with it."""
 
     exit_code = 2
     code = "usage"

@@ -223,7 +223,9 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
         if name not in _GIVEN_CODES and name not in {code for _, code in codes}:
             raise Undocumented(f"the code {name} of an error")
     codes |= {(errors.RunFailed.exit_code, name): [markdown(code)] for name, code in _GIVEN_CODES.items()}
-    codes |= {(128, errors.Interrupted.code): ["A signal ended the command. The exit code is 128 plus its number."]}
+    codes |= {
+        (128, errors.Interrupted.code): ["A signal ended the command. The exit code is 128 plus the signal's number."]
+    }
     return (
         "\n\n".join(
             [
@@ -232,7 +234,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 markdown_table(("exit code", "meaning"), rows),
                 (
                     "If a command fails after it has changed the directory, the exit code is 7 instead of 6. If kstate cannot "
-                    "write all results, the exit code is never 0. If it cannot write messages, the exit code does not change."
+                    "write all results, the exit code is never 0. If kstate cannot write messages, the exit code does not change."
                 ),
                 "## Quiet output",
                 (
@@ -305,7 +307,7 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
 _SHOWN_STATES: Final = {
     CREATED: "The run's folder has no journal yet, because the run ended before it started.",
     INTERRUPTED: "The run's process has ended. The next command that changes the directory completes the run or removes its files.",
-    DAMAGED: "The run's journal is missing or damaged, so kstate does not touch its files.",
+    DAMAGED: "The run's journal is missing or damaged, so kstate does not change the run's files.",
 }
 """States of a run that are no state of a journal."""
 
@@ -508,7 +510,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                             markdown(key.expected),
                             markdown(key.meaning),
                         )
-                        for name, (key, of) in _step_keys().items()
+                        for (name, _), (key, of) in _step_keys().items()
                     ],
                 ),
                 "## Kinds",
@@ -527,12 +529,12 @@ def _row_of_option(option: str) -> str:
     return f"`{option}`" if option in (APP, DUMP) else f"`{option if ' ' in option else f'--{option}'}`"
 
 
-def _step_keys() -> dict[str, tuple[Any, list[str]]]:
-    """Each key of a step, and the steps that have it."""
-    results: dict[str, tuple[Any, list[str]]] = {}
+def _step_keys() -> dict[tuple[str, str], tuple[Any, list[str]]]:
+    """Each key of a step by name and meaning, and the steps that have it: `keep` has two meanings."""
+    results: dict[tuple[str, str], tuple[Any, list[str]]] = {}
     for step in STEPS:
         for name, key in keys_of(step).items():
-            results.setdefault(name, (key, []))[1].append(step)
+            results.setdefault((name, key.meaning), (key, []))[1].append(step)
     return results
 
 

@@ -69,8 +69,7 @@ class RunState(Enum):
     FAILED = "failed"
     """The run ended before kstate swapped the directories, and kstate removed the new one."""
     CLEANING = "cleaning"
-    """kstate is deleting the backup. It has renamed the run's journal, or an older version of kstate has added a
-    line to the journal."""
+    """kstate is deleting the backup, and has recorded this in the run's journal."""
 
 
 _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {

@@ -17,7 +17,7 @@ class UnknownStateStoreError(UsageError):
 
 
 class StoreUnreadable(KstateError):
-    """kstate cannot read a store that is damaged, open in another process, or of unknown kind. The message names it.
+    """kstate cannot read a store that is damaged, open in another process, or of unknown kind.
 
     Before the first row, a query reports it as the failure STORE_EXCEPTION. Later the iterator of its rows raises it.
     """

@@ -239,9 +239,16 @@ _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
     "keep": KeyRule(
         whole(1, _MOST),
         "a whole number from 1",
-        f"DELETES older snapshots, but keeps the newest N of each task and host, like `{option.KEEP}`.",
+        (
+            "DELETES older snapshots a day after marking them as expired, but keeps the newest N of each task and host"
+            f", like `{option.KEEP}`."
+        ),
     ),
-    "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
+    "keep_for": KeyRule(
+        _span,
+        _SPAN,
+        f"DELETES snapshots that are older than this, a day after marking them as expired, like `{option.KEEP_FOR}`.",
+    ),
 }
 """What the steps that write to a repository of snapshots have in common."""
 STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {

@@ -76,8 +76,8 @@ TOP: Final[Mapping[str, str]] = {
     "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` if the name contains dots.',
     DEFAULTS_TABLE: f"Default options for commands that you run with `{option.CONFIG}`.",
     SERDES_TABLE: (
-        f"The serdes that `query` and `export` use with `{option.CONFIG}`. A `[serdes.NAME]` table has those of the "
-        "store NAME."
+        f"The serdes that `query` and `export` use with `{option.CONFIG}`. A `[serdes.NAME]` table contains "
+        "the serdes of the store NAME."
     ),
     SPARK_TABLE: f"The Spark cluster that `dump` and `restore` use with `{option.CONFIG}`.",
     MAINTAIN_TABLE: "The steps that `maintain` runs and how often it runs them.",

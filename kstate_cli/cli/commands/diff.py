@@ -58,7 +58,9 @@ def diff(
         bool, typer.Option(option.IGNORE_TIMESTAMPS, help="Ignore differences in timestamps.")
     ] = False,
     ignore_headers: Annotated[bool, typer.Option(option.IGNORE_HEADERS, help="Ignore differences in headers.")] = False,
-    positions: Annotated[bool, typer.Option(option.POSITIONS, help="Also compare offsets and Positions.")] = False,
+    positions: Annotated[
+        bool, typer.Option(option.POSITIONS, help="Also count different offsets and Positions as differences.")
+    ] = False,
     limit: Annotated[
         int,
         typer.Option(

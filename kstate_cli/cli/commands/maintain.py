@@ -60,7 +60,8 @@ def maintain(
     """Run the maintenance steps that are due: dump, standby, snapshot, check, verify and clean.
 
     The [maintain] section of kstate.toml describes the steps. Run this command from cron or a timer. kstate runs
-    each step as a separate command with a time limit. If a step fails, kstate still runs the next steps and exits
+    each step as a separate command with a time limit, always in the same order: it takes a snapshot before it
+    verifies the stores. If a step fails, kstate still runs the next steps and exits
     with the most severe code. The next run repeats steps that did not complete. The exit code is 5 if `kstate
     maintain` is already running.
     """

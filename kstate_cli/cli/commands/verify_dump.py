@@ -53,7 +53,7 @@ def verify_dump(
         ),
     ] = "1/1",
     no_record: Annotated[
-        bool, typer.Option(option.NO_RECORD, help="Do not record the verification in the dump.")
+        bool, typer.Option(option.NO_RECORD, help="Write nothing to the dump. A later run then cannot resume this one.")
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,

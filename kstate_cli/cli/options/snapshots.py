@@ -15,17 +15,24 @@ if TYPE_CHECKING:
 KeepNewest = Annotated[
     int | None,
     typer.Option(
-        option.KEEP, metavar="N", min=1, help="DELETES older snapshots, but keeps the newest N of each task and host."
+        option.KEEP,
+        metavar="N",
+        min=1,
+        help="DELETES older snapshots after --grace, but keeps the newest N of each task and host.",
     ),
 ]
 KeepFor = Annotated[
     str | None,
-    typer.Option(option.KEEP_FOR, metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
+    typer.Option(
+        option.KEEP_FOR, metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d, after --grace."
+    ),
 ]
 ExpiryGrace = Annotated[
     str,
     typer.Option(
-        option.GRACE, metavar="AGE", help="Keep the files of expired snapshots for AGE, and then delete them."
+        option.GRACE,
+        metavar="AGE",
+        help="Delete a snapshot only in a run that starts AGE after an earlier run marked the snapshot as expired.",
     ),
 ]
 
