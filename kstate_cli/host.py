@@ -37,7 +37,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The file system or the quota is full. A reader meets these only in its own temporary files."""
 CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
 """The file exists, but the system denies it or cannot read it."""
-CHECK_THE_DISK: Final = "check the system's log for disk errors and ls -l for the permissions of the file"
+CHECK_THE_DISK: Final = "check the file's permissions (ls -l) and the system log for disk errors"
 """The hint about a file that cannot be read."""
 STORES_STAY: Final = f"leave the stores unchanged, because an unreadable file may be intact, and {CHECK_THE_DISK}"
 """The hint about stores with a file that cannot be read."""
@@ -236,7 +236,7 @@ def _try_threads(count: int) -> None:
         while released + len(failed) < started and time.monotonic() < silent:
             released += ended.acquire(timeout=_LOOK_SECONDS)
     if released < started:
-        raise MemoryError("the host had no memory to start a thread")
+        raise MemoryError("the host did not have enough memory to start a thread")
     if started < count:
         raise RuntimeError(_NO_THREAD)
 

@@ -206,7 +206,7 @@ def _ended(status: int) -> HostError:
     return HostError(
         f"a worker process ended (exit status {status})",
         hint=(
-            f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}The system's log "
+            f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}The system log "
             "may show why it ended"
         ),
     )

@@ -134,7 +134,7 @@ def _why_young(request: CleanRequest, run: Run) -> str:
         return f"{text}, less than {duration_text(request.older_than.total_seconds())} ago"
     # A clock that was set back: without this reason, nothing would explain why clean deletes no run.
     way = f"To delete it now: {_by_name(request.app, run)}"
-    return f"{text}, which is in the future by the clock of this host. {way}"
+    return f"{text}, which is in the future according to this host's clock. {way}"
 
 
 def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:

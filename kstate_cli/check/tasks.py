@@ -173,7 +173,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _status_text(store: Store) -> str:
     text = "the store's status is open"
     if _keeps_segments_open(store):
-        text += f", but an earlier segment is not open, so the first start ends in ERROR ({streams_log.LOCK_HELD})"
+        text += f", but that of an earlier segment is not, so the first start ends in ERROR ({streams_log.LOCK_HELD})"
     return text
 
 

@@ -196,8 +196,7 @@ REHOME: Final = {
         "A store is new, and its kind is unknown (exit 4)",
         (
             'From 4.3 on, an empty store needs an offset that means "from the beginning". Without this offset, '
-            "Streams wipes the task under exactly-once. Where kstate must write the offset depends on the kind of "
-            "store."
+            "Streams wipes the task under exactly-once. The place of this offset depends on the kind of store."
         ),
         do=(
             f"specify the kind in kstate.toml and pass it with {option.SPEC}",
@@ -356,7 +355,7 @@ EXITS: Final = {
         do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
-        "The program that read the output has ended, such as head in a pipe",
+        "The program that read the output, such as head in a pipe, has ended",
         "The output is correct but incomplete.",
         do=("if that was your intention, you do not have to do anything",),
     ),

@@ -398,7 +398,7 @@ NOTES: Final = {
     "as-of-last-flush": Note(
         ("as of", "last flush"),
         Texts(
-            "The application is running, so kstate reads the files of the last flush of RocksDB",
+            "The application is running, so kstate reads the files as of the last RocksDB flush",
             "The output lacks rows and offsets that are still in the application's memory. This is normal.",
             do=("if you need the newest rows, stop the application, or query the application itself",),
         ),

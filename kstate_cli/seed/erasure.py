@@ -200,7 +200,7 @@ def erase_keys(
                 f"{plural(count, 'record')} of {topic.store} have one of the keys in the form that a different kind of "
                 "store uses, for example followed by a window's start",
                 hint=(
-                    f"correct the kind in kstate.toml or pass each whole key in the file of {option.DROP_KEYS}. To "
+                    f"correct the kind in kstate.toml or write each whole key to the {option.DROP_KEYS} file. To "
                     f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}"
                 ),
             )

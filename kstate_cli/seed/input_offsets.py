@@ -162,7 +162,7 @@ def _unusable(
 def _unreadable(place: CommittedOffset, ours: LogFacts | None, theirs: LogFacts | None) -> str | None:
     """Return why the logs cannot be compared now; None if they can."""
     if ours is None or theirs is None:
-        return "the broker does not describe the log"
+        return "the broker does not report the start and end of the log"
     if place.offset < ours.start:
         return f"the committed offset {place.offset} is below the log start {ours.start} of the source"
     if place.offset > ours.end:

@@ -196,7 +196,7 @@ def _refuse_dump(request: SeedRequest, facts: SeedFacts, dump: Dump) -> Iterator
 def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: str) -> str | None:
     """Return why a partition of the dump does not have the whole log; None if it has."""
     if log is None:
-        return "the broker does not describe this partition"
+        return "the broker does not report the start and end of this log"
     if dumped is None:
         # An empty partition has no file, and a dump of Parquet files does not name it.
         return None if log.end == 0 else "the dump does not contain this partition"

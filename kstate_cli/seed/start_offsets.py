@@ -84,7 +84,7 @@ def stated_offsets(
         raise Refused(
             f"kstate cannot commit {plural(len(problems), 'start offset')}",
             details=first_lines(problems),
-            hint=f"correct the file of {option.START_OFFSETS}",
+            hint=f"correct the {option.START_OFFSETS} file",
         )
     unmoved = {key: place for key, place in committed.items() if key.topic not in moved}
     other = b""

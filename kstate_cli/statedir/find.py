@@ -43,7 +43,7 @@ def find_application(path: Path) -> Path:
             hint = f"pass the application directory: {absolute.parent}"
         # A command on a part would lock another file than the lock of the application.
         raise UsageError(
-            f"{absolute} is only a part of an application directory or of a backup of kstate",
+            f"{absolute} is only a part of an application directory or of a backup that kstate made",
             hint=hint,
         )
     # Checked before the directories in it, because a task in an application may look like an application too.

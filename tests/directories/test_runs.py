@@ -554,7 +554,7 @@ def test_a_run_that_ends_in_the_future_stays_with_a_command_that_deletes_it(app:
     """The clock of the host was set back since: ``status`` offers to clean a run that clean alone does not delete."""
     migrate(app)
     ended = run_at(datetime(2020, 1, 1, tzinfo=timezone.utc), "clean", str(app))
-    match = re.search(r"in the future by the clock of this host. To delete it now: kstate (.*)\n", ended.err)
+    match = re.search(r"in the future according to this host's clock. To delete it now: kstate (.*)\n", ended.err)
     assert match and "kstate keeps run 0001-migrate" in ended.err and "nothing to clean" in ended.err
     assert run_at(datetime(2020, 1, 1, tzinfo=timezone.utc), *shlex.split(match[1])).status == 0
     assert not (app.parent / ".kstate").exists()

@@ -327,7 +327,7 @@ def test_stated_offsets_that_do_not_exist(counting: Counting, line: str, message
     file = _write_offsets(counting, line.replace("TOPIC", topic))
     refusal = counting.seed("--partitions", 1, "--start-offsets", file, "--dry-run", status=4)
     assert any(message in detail for detail in refusal.error["details"]), refusal.report
-    assert "correct the file" in refusal.error["hint"]
+    assert "correct the --start-offsets file" in refusal.error["hint"]
     counting.seed("--partitions", 1, "--start-offsets", _write_offsets(counting, f"{topic},0,0"), "--dry-run")
 
 

@@ -161,7 +161,7 @@ CARRIED_OUT = {
             ("cli/commands/seed.py", "omit one of them"),
             ("seed/rules.py", "omit --start-offsets"),
             ("seed/moved_inputs.py", "pass --start-offsets"),
-            ("seed/start_offsets.py", "correct the file of"),
+            ("seed/start_offsets.py", "correct the --start-offsets file"),
         ],
         "interop/test_seed_partitions.py::test_refusals_write_nothing_and_their_hints_lead_on",
     ),
@@ -194,7 +194,7 @@ CARRIED_OUT = {
     ("seed/conditions.py", "pass that run's options"): (
         "interop/test_seed_topics.py::test_a_complete_run_answers_only_for_itself"
     ),
-    ("seed/erasure.py", "correct the kind in kstate.toml or pass each whole key"): (
+    ("seed/erasure.py", "correct the kind in kstate.toml or write each whole key"): (
         "interop/test_seed_topics.py::test_windowed_keys_of_a_key_value_store_are_not_kept_silently"
     ),
     ("seed/rules.py", "pass another --app"): (

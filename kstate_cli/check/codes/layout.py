@@ -153,7 +153,7 @@ SST_NOT_NAMED: Final = FindingCode(
     log=SILENT,
     source=(
         "VersionSet::Recover opens only the files that the MANIFEST lists. If the MANIFEST is truncated between two "
-        "records, RocksDB opens an older state. After a crash, such files are harmless"
+        "records, RocksDB opens an older state. After a crash, unlisted files are harmless"
     ),
     hint=f"if the application did not crash, rebuild the store: {RESTORE} {option.REBUILD}",
     do=(_VERIFY,),

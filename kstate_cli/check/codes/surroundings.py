@@ -73,7 +73,7 @@ UNFINISHED_RUN: Final = FindingCode(
     "A run of kstate was interrupted, or kstate cannot read the journal",
     level=Level.WARNING,
     more=(
-        "A run is interrupted by a signal, a kill or a power failure. The directory is either completely the old "
+        "A signal, a kill or a power failure interrupts a run. The directory is either completely the old "
         "one or completely the new one."
     ),
     source="the next command that changes the directory completes or removes an interrupted run",
@@ -81,7 +81,7 @@ UNFINISHED_RUN: Final = FindingCode(
 )
 ONLY_KEPT: Final = FindingCode(
     "only-kept",
-    "The directory is empty, but a backup of kstate contains its stores",
+    "The directory is empty, but a backup that kstate made contains its stores",
     level=Level.WARNING,
     more=(
         "All stores were wiped, or the task directories were deleted. Streams will restore everything from the "

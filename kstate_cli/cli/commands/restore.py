@@ -304,8 +304,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
     # tasks.
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
-            "the file of --missing lists tasks without a host, but does not show which of these tasks belong to "
-            "this host",
+            "the --missing file lists tasks without a host, but does not show which of these tasks belong to this host",
             hint=(
                 "pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 on a single one. Or pass "
                 f"--host NAME and --before FILE. FILE must be the output of this command from before the loss: {_MAKE}"

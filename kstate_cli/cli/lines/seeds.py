@@ -28,7 +28,7 @@ Proven = Annotated[
     ),
 ]
 PartitionRecords = Annotated[
-    list[int], Meaning("How many records each partition of the new changelog gets at most, from partition 0.")
+    list[int], Meaning("The maximum number of records in each partition of the new changelog, from partition 0.")
 ]
 PrimaryPartitions = Annotated[
     int | None,

@@ -260,7 +260,7 @@ def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
     if store.opens_in(release):
         return None
     migrate = command("migrate", snapshot.app, option.TO, release.version, *unproven_too(release.name))
-    return f"{release} cannot open it unchanged. Also rebuild it, or first migrate the directory: {migrate}"
+    return f"{release} cannot open this store unchanged. Rebuild it too, or first migrate the directory: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:

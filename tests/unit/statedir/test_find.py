@@ -58,7 +58,11 @@ def test_an_application_that_is_called_like_a_task(tmp_path: Path) -> None:
         (("state/a/.lock", "state/b/0_1/"), "state", "contains several applications: a, b"),
         (("shop/.lock", "shop/0_0/"), "shop/0_0", "is only a part of an application directory"),
         (("shop/.lock", "shop/__t__/0_0/"), "shop/__t__", "is only a part of an application directory"),
-        (("state/.kstate/shop/0001-wipe/tree/.lock",), "state/.kstate/shop/0001-wipe/tree", "or of a backup of kstate"),
+        (
+            ("state/.kstate/shop/0001-wipe/tree/.lock",),
+            "state/.kstate/shop/0001-wipe/tree",
+            "or of a backup that kstate made",
+        ),
     ],
 )
 def test_refuses_directories_that_are_no_application(
