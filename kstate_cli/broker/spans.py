@@ -138,7 +138,8 @@ def _require_passing(record: Any) -> None:
         place = f"{record.topic()}:{record.partition()}"
     if denied(error):
         raise RunFailed(
-            f"kstate cannot read {place}, because this user does not have the permission: {error.str()}", hint=GRANTS
+            f"kstate cannot read {place}, because this user does not have permission to read it: {error.str()}",
+            hint=GRANTS,
         )
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         raise RunFailed(

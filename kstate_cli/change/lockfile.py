@@ -307,7 +307,7 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(
-            f"this user does not have the permission to write to {app.parent}",
+            f"this user does not have permission to write to {app.parent}",
             hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK),
         )
 
@@ -483,7 +483,7 @@ def _check_owner(app: Path) -> None:
             if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
                 raise Refused(
                     (
-                        f"{path} belongs to uid {stat.st_uid} and gid {stat.st_gid}, and this user does not have the "
+                        f"{path} belongs to uid {stat.st_uid} and gid {stat.st_gid}, and this user does not have "
                         "permission to create a copy with the same owner"
                     ),
                     hint=f"run kstate as {_who_may(stat.st_uid)} or pass {option.COPY}",

@@ -128,5 +128,5 @@ def _row(line: bytes) -> Mapping[str, Any]:
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{value!r} is not a string")
     return value

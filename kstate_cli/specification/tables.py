@@ -129,7 +129,7 @@ def _serde(value: Any) -> bool:
     return _word(value) and _SERDE_OF_KSTATE.fullmatch(value) is not None
 
 
-_WORD: Final = "a text that does not begin with a dash"
+_WORD: Final = "a string that does not begin with a dash"
 _SERDE: Final = (
     "the name of a serde of kstate, such as string. Pass MODULE:NAME on the command line, because kstate runs that code"
 )
@@ -188,7 +188,7 @@ SPARK: Final[Mapping[str, Default]] = {
     ),
     "conf": Default(
         _spark_settings,
-        'a table of texts, such as { "spark.executor.memory" = "4g" }',
+        'a table of strings, such as { "spark.executor.memory" = "4g" }',
         f"Spark settings. If you set this key, `{option.ENGINE} auto` uses Spark.",
         ("conf",),
     ),

@@ -423,4 +423,4 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     )
     kstate("clean", app)
     (line, *_) = kstate(*texts, status=None).out.splitlines()
-    assert line.endswith("(kstate has measured no rate on this host)")
+    assert line.endswith("(kstate has not measured a rate on this host yet)")

@@ -88,7 +88,7 @@ def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
     finally:
         app.parent.chmod(0o755)
     assert result.status == 4
-    assert f"this user does not have the permission to write to {app.parent}" in result.err
+    assert f"this user does not have permission to write to {app.parent}" in result.err
     assert " with mode 0555, which denies w to its owner (this user). Run chmod u+w" in result.err
 
 

@@ -139,7 +139,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
         assert lines[0] == f"migrate --to 4.2: {app}"
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
         assert lines[2] == "  data to write: 0 B" and "free space needed: " in lines[3]
-        assert lines[4] == "  estimated time: less than 10 s (without an earlier run to compare with)"
+        assert lines[4] == "  estimated time: less than 10 s (kstate has no earlier run to compare with)"
         assert lines[5].endswith(f"in {tmp_path}/.kstate/orders. To delete the backup later:")
         assert lines[6].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit database  ", "write file  ")) for line in printed) == len(steps)

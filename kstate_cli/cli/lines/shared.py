@@ -82,7 +82,7 @@ Level = Annotated[
 ]
 # For people: programs decide by code, since the words of a message may change in any version.
 Message = Annotated[str, Meaning("The message, for people.")]
-Messages = Annotated[list[str], Meaning("Several texts for people, or messages of Kafka Streams.")]
+Messages = Annotated[list[str], Meaning("Several messages for people, or messages of Kafka Streams.")]
 Hint = Annotated[str, Meaning("What to do next, for people. It is often a command.")]
 Rule = Annotated[str, Meaning("The underlying rule: a class of Kafka Streams, a KIP, or a section of docs/internals.")]
 Path = Annotated[str, Meaning("The path. A path in app is relative to app. Any other path is absolute or a URI.")]

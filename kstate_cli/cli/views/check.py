@@ -493,7 +493,7 @@ class Start:
             return f"Streams restores no records {self.up_to}"
         text = f"Streams restores {_count(self.records)} {self.up_to}"
         if self.rate is None or self.seconds is None:
-            return f"{text} (kstate has measured no rate on this host)"
+            return f"{text} (kstate has not measured a rate on this host yet)"
         return (
             f"{text}, which takes longer than {duration_text(max(1, round(self.seconds)))} (estimated at the rate "
             f"of {self.rate.run})"

@@ -203,7 +203,7 @@ def _time(plan: Plan, view: PlanView) -> str:
     # If a like run is known, its time includes the start of Spark.
     start, reckoned = "", f"based on run {forecast.like}"
     if forecast.like is None:
-        reckoned = "without an earlier run to compare with"
+        reckoned = "kstate has no earlier run to compare with"
         if is_spark:
             start = ", plus about 10 s to start Spark"
     return f"estimated time: {amount}{start} ({reckoned})"
