@@ -144,7 +144,7 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
         return snapshot.finding(NO_SEGMENTS_YET, "the store has no segment, so it has no offset", task, store.name)
     if not any(offsets.offsets for offsets in read.stores.values()):
         text = (
-            "the task has rows, but none of its stores has an offset. The task was not closed cleanly, or "
+            "the task's stores are on disk, but none of them has an offset. The task was not closed cleanly, or "
             ".checkpoint was lost"
         )
         return snapshot.finding(NO_OFFSETS, text, task)

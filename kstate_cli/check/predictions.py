@@ -172,13 +172,13 @@ def because_of(
 def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_else: Outcome | None) -> Verdict:
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
-    reason = (
-        f"the store may not have a changelog. To find out, pass {option.BOOTSTRAP_SERVER}, {option.DUMP} or "
-        f"{option.OFFSETS}"
+    why = (
+        "it may not have a changelog, and its rows would be lost. To find out, pass "
+        f"{option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS}"
     )
     if is_surely_lost(snapshot, store):
-        outcome, reason = Outcome.LOST, "Streams treats it as a store without a changelog"
-    text = f"the store has no offset, so {reason}, and Streams wipes its task ({code})"
+        outcome, why = Outcome.LOST, "Streams treats it as a store without a changelog, and its rows are lost"
+    text = f"Streams wipes the store's task ({code}). The store has no offset, so {why}"
     finding = snapshot.finding(LOST_WITH_ITS_TASK, text, task, store.name)
     return Prediction(task.name, store.name, outcome, None, finding.code, or_else=or_else), (finding,)
 

@@ -12,8 +12,8 @@ that has a whole task decides which stores the task has. Each of these stores ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kstate_cli import option
@@ -72,6 +72,8 @@ class SnapshotLayout:
     tasks: Mapping[str, NamedTask]
     warnings: tuple[str, ...]
     """A sentence for each task of an older topology, which is not restored."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Task that the newest snapshot of a host skipped, and that no snapshot has -> a sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,25 @@ def read_layout(generations: Sequence[NamedGeneration]) -> SnapshotLayout:
                     continue
                 layout[task.name] = NamedTask(generation.name, task)
                 owners.update({key: task.name for store in task.stores for key in store.offsets})
-    return SnapshotLayout({name: named for name, named in layout.items() if named.task.stores}, tuple(warnings))
+    tasks = {name: named for name, named in layout.items() if named.task.stores}
+    return SnapshotLayout(tasks, tuple(warnings), _skipped(generations, layout.keys()))
+
+
+def _skipped(generations: Sequence[NamedGeneration], present: Collection[str]) -> dict[str, str]:
+    """Return the tasks that the newest generation of a host skipped, unless a generation has them."""
+    skipped: dict[str, str] = {}
+    hosts: set[str] = set()
+    for generation in generations:
+        host = generation.content.host
+        # An older generation of the same host may have skipped a task that the host no longer has.
+        if host in hosts:
+            continue
+        hosts.add(host)
+        for task, why in generation.content.skipped.items():
+            if task not in present and task not in skipped:
+                text = f"kstate does not restore task {task}, because snapshot {generation.name} does not contain it"
+                skipped[task] = f"{text}: {why}"
+    return skipped
 
 
 def _without_stores(task: StoredTask) -> StoredTask:

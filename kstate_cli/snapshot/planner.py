@@ -134,6 +134,10 @@ def plan_restore(
         resolved = {task.task.name: task for task in resolve_to_plan(existing)}
         _judge_directory(existing, outcomes)
     owners = {key: task.task.name for task in resolved.values() for store in task.stores for key in store.offsets}
+    # Without a warning, a directory with a part of the tasks would look complete.
+    outcomes.changes += [
+        warning(text) for name, text in tasks.skipped.items() if name not in resolved and _is_wanted(name, options)
+    ]
     home = newest_home(generations)
     selected = _selected(layout, options)
     for name in selected:
@@ -227,6 +231,13 @@ def _selected(layout: Mapping[str, NamedTask], options: SnapshotOptions) -> list
     if options.tasks:
         chosen &= options.tasks
     return [name for name in ordered if name in chosen]
+
+
+def _is_wanted(name: str, options: SnapshotOptions) -> bool:
+    """Return whether this host may need a task that no snapshot has. The share of a host in it is unknown."""
+    if name in options.elsewhere or (options.only is not None and name not in {*options.only, GLOBAL}):
+        return False
+    return not options.tasks or name in options.tasks
 
 
 def _judge_directory(existing: Application, outcomes: _Outcomes) -> None:

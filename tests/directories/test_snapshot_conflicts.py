@@ -81,6 +81,27 @@ def test_a_store_whose_database_is_missing_is_not_captured(app: Path, tmp_path: 
     assert good in listed_snapshots(repository)
 
 
+def test_a_restoration_names_the_tasks_that_its_snapshot_skipped(app: Path, tmp_path: Path) -> None:
+    """A directory with a part of the tasks opens without an error, and looks complete."""
+    shutil.rmtree(app / "0_0" / "rocksdb" / "count")
+    (app / "0_0" / "rocksdb" / "count").mkdir()
+    repository, lost = tmp_path / "repository", tmp_path / "new" / app.name
+    lost.parent.mkdir()
+    kstate("snapshot", app, "--out", repository, status=1)
+    assert "ok, but 1 task skipped" in re.sub(r"\s+", " ", kstate("ls", repository).out)
+    words = ("restore-snapshot", lost, "--from-snapshot", repository, OLD)
+    dry_run = kstate(*words, "--dry-run", status=1)
+    result = kstate(*words, status=1)
+    for text in (dry_run.err, result.err):
+        assert re.search(
+            r"warning: kstate does not restore task 0_0, because snapshot 2\S+ does not contain it: ", text
+        )
+    assert not (lost / "0_0").exists() and (lost / "0_1").exists()
+    # A task that another host has, or that was not requested, is not missing.
+    kstate("undo", lost)
+    assert "does not restore task" not in kstate(*words, "--task", "0_1", status=None).err
+
+
 def test_a_closed_store_without_atomic_flush_is_not_captured(tmp_path: Path) -> None:
     app = small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped",))
     for path in app.rglob("OPTIONS-*"):

@@ -108,6 +108,8 @@ def test_dead_run_is_interrupted_before_and_after_its_sweep(app: Path) -> None:
     assert " interrupted " in end_of(text, run.name), text
     row = kstate_here("status", app, "-o", "json").rows[0]
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, None)
+    # The word to look up is the one that the table shows.
+    assert "explain interrupted" in text and "explain failed" not in text
 
 
 def test_failed_run_states_its_cause_and_the_next_command(app: Path) -> None:

@@ -32,7 +32,7 @@ _REBUILD_GLOBAL = (
 
 NO_OFFSETS: Final = FindingCode(
     "no-offsets",
-    "A task has rows, but none of its stores has an offset",
+    "A task has stores on disk, but none of them has an offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,

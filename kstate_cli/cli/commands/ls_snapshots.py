@@ -131,6 +131,7 @@ def _totals(listed: Sequence[ListedGeneration], where: str) -> str:
         "damaged": sum(row.damage is not None for row in listed),
         "too old for the logs": sum(row.is_usable(clock.now_ms()) is False for row in listed),
         "expired": sum(row.is_condemned is True for row in listed),
+        "without all tasks": sum(row.content is not None and bool(row.content.skipped) for row in listed),
     }
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count) or "all can be restored"
     return f"{plural(len(listed), 'snapshot')} in {where}" + (f": {counts}" if listed else "")
@@ -180,11 +181,19 @@ def _show(listed: Sequence[ListedGeneration], *, with_stores: bool, quiet: bool)
 
 
 def _health(row: ListedGeneration) -> str:
+    from kstate_cli.texts import plural
+
     if row.damage is not None:
         return row.damage
+    limits = []
+    if row.content is not None and row.content.skipped:
+        # It must not look like a whole one: a restoration from it lacks these tasks.
+        limits.append(f"{plural(len(row.content.skipped), 'task')} skipped")
     if row.is_condemned:
         # It can still be restored until a cleaner deletes it, which may happen at any time.
-        return "ok, but expired"
+        limits.append("expired")
+    if limits:
+        return f"ok, but {' and '.join(limits)}"
     return "ok"
 
 

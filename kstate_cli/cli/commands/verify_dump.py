@@ -62,7 +62,7 @@ def verify_dump(
 
     If a manifest has no SHA-256, kstate decodes every page instead. kstate also reads the files of older full dumps.
     With --subset, each file stays in the same part while the dump grows. kstate records in _verified.json when it read
-    each part, and `kstate check --dump` shows this time. To resume an interrupted verification, run the command again.
+    each part, and `kstate ls-dump` shows this time. To resume an interrupted verification, run the command again.
 
     The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """

@@ -10,6 +10,7 @@ import typer
 from kstate_cli import option
 from kstate_cli.cli.output import say
 from kstate_cli.errors import Refused, UsageError
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ _JAR: Final = "-jar"
 
 
 def require_release(ctx: Any, parameter: Any, value: Any) -> Any:
-    """Raise BadParameter if neither the release nor its jar is given: the callback of ``--to-jar`` and ``--for-jar``.
+    """Raise UsageError if neither the release nor its jar is given: the callback of ``--to-jar`` and ``--for-jar``.
 
     Click processes it after the option of the release, unless the jar is given.
     """
@@ -32,7 +33,11 @@ def require_release(ctx: Any, parameter: Any, value: Any) -> Any:
     name = next(parameter.name for parameter in ctx.command.params if release_option in parameter.opts)
     # While a shell completes, nothing is required: the release may be typed next.
     if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
-        raise typer.BadParameter(f"Missing option: {release_option} RELEASE, or {parameter.opts[0]} PATH")
+        # Not BadParameter: Click would call this an invalid value of the option that is missing.
+        raise UsageError(
+            f"Missing option: {release_option} RELEASE or {parameter.opts[0]} PATH",
+            hint=f"to see its options, run {command(ctx.info_name, option.HELP)}",
+        )
     return value
 
 

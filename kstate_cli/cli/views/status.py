@@ -115,6 +115,11 @@ def _in_use(is_locked: bool | None, pid: int | None) -> str:
     return "in use"
 
 
+def _word(row: StatusRunLine) -> str:
+    """Return the state of a run as the table shows it, and as `kstate explain` knows it."""
+    return INTERRUPTED if row["cut_short"] else row["state"]
+
+
 def _end(row: StatusRunLine) -> str:
     """Return how a run has ended, or that it has not."""
     state = row["state"]
@@ -190,7 +195,7 @@ def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked
         yield from _of_unfinished(app, row, is_locked=is_locked)
     yield from _of_last_run(app, rows[-1])
     yield from _of_backups(app, rows, {copy.run.name for copy in copies.lost})
-    words = dict.fromkeys(row["state"] for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
+    words = dict.fromkeys(_word(row) for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
     for word in words:
         yield f"to see what {word} means:", command("explain", word)
 

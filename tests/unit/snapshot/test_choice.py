@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -117,3 +118,20 @@ def test_each_copy_is_read_once(size: int, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_named_task_is_that_of_its_generation() -> None:
     layout = read_layout([generation(2, stored("a", 1), is_whole=False), generation(1, stored("a", 1), stored("b", 1))])
     assert layout.tasks["0_0"] == NamedTask("g1", layout.tasks["0_0"].task) and not layout.warnings
+
+
+def with_skipped(number: int, host: str, skipped: dict[str, str]) -> NamedGeneration:
+    content = replace(generation(number, stored("a", 1)).content, host=host, skipped=skipped)
+    return NamedGeneration(f"g{number}", content)
+
+
+def test_a_task_that_only_a_newest_snapshot_skipped_is_named() -> None:
+    skipped = {"0_0": "locked", "0_1": "dirty"}
+    assert dict(read_layout([with_skipped(2, "a", skipped)]).skipped) == {
+        "0_1": "kstate does not restore task 0_1, because snapshot g2 does not contain it: dirty"
+    }
+    # Another host has it, or the host has it no longer.
+    other = generation(1, stored("b", 1, task="0_1"), task="0_1")
+    assert not read_layout([with_skipped(2, "a", skipped), other]).skipped
+    assert not read_layout([with_skipped(2, "a", {}), with_skipped(1, "a", skipped)]).skipped
+    assert set(read_layout([with_skipped(2, "a", {}), with_skipped(1, "b", skipped)]).skipped) == {"0_1"}
