@@ -176,11 +176,12 @@ def fold_message(text: str, width: int) -> list[str]:
     """Return a message in lines of at most ``width`` columns, further lines indented by two more than the first.
 
     A command to paste stays in one piece, however long it is: a shell runs each line of a pasted text, and a wipe that
-    has lost its ``--task`` is one of the whole application.
+    has lost its ``--task`` is one of the whole application. Lines of a kstate.toml stay in one piece as well, since the
+    second half of a comment is not TOML.
     """
     sentence = text.lstrip(" ")
     indent = " " * (len(text) - len(sentence))
-    if width_of(text) <= width or _COMMAND.match(sentence):
+    if width_of(text) <= width or _COMMAND.match(sentence) or _TOML.match(sentence):
         return [text]
     begin = _COMMAND.search(sentence)
     at = len(sentence)
@@ -202,6 +203,8 @@ _COMMAND = re.compile(
     rf"|kstate (?:-|(?:{'|'.join(map(re.escape, _OWN_COMMANDS))})(?: |$)))"
 )
 """The beginning of a command in a message. In a sentence, kstate is a subject: "kstate assumes that …"."""
+_TOML = re.compile(r"\[\w+\.[^\]]+\]$|(?:# )?[a-z_]+ = ")
+"""The header of a table of kstate.toml, or the beginning of a line in it."""
 
 
 def fold_words(text: str, width: int) -> list[str]:

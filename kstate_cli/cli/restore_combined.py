@@ -130,13 +130,15 @@ class WithRecords:
             request.topology,
             only=request.options.stores or None,
             file_name=request.spec_name,
+            topics={key.topic for key in dump.partitions},
         )
         ages = [age_of_chosen(chosen) for chosen in base.stores]
         records = plan_of(read_snapshot(app, directory, spec, dump, _options(request, application, base), ages))
         rebuilt = frozenset(work.path for work in records.work if work.rebuild)
         # Stores that the dump rebuilds are not copied from the snapshot.
         stores = tuple(chosen for chosen in base.stores if chosen.path not in rebuilt)
-        change = _merged(base.change, records.change, rebuilt)
+        names = frozenset(chosen.store.name for chosen in base.stores)
+        change = _merged(base.change, _without_records(records.change, names), rebuilt)
         self.placed = replace(base, change=change, stores=stores)
         self.unchanged = base.unchanged
         restored = {chosen.title for chosen in base.stores}
@@ -187,6 +189,15 @@ def _merged(base: Plan, records: Plan, rebuilt: frozenset[str]) -> Plan:
         notes=_joined(base.notes, records.notes),
         task_times={**base.task_times, **records.task_times},
     )
+
+
+def _without_records(plan: Plan, from_snapshot: frozenset[str]) -> Plan:
+    """Return the plan of the records without the warnings about stores that the snapshot restores without records."""
+    from kstate_cli.restore.planning.obstacles import no_changelog
+
+    # The planner of the snapshot warns about them: the rows that came after the snapshot are lost.
+    superfluous = {no_changelog(name) for name in from_snapshot}
+    return replace(plan, warnings=tuple(text for text in plan.warnings if text not in superfluous))
 
 
 def _is_about(step: Step, stores: frozenset[str]) -> bool:

@@ -419,7 +419,7 @@ NOTES: Final = {
         ),
     ),
     "kind-not-certain": Note(
-        ("the kind is uncertain, because kstate inferred it from",),
+        ("uncertain, because kstate inferred it from",),
         Texts(
             "The store's rows fit several kinds of store, or the store has no rows",
             (

@@ -167,7 +167,8 @@ def read_directories(
     for name in sorted(names):
         refuse_several_places([task for task in tasks if any(store.name == name for store in task.stores)], name)
     # Stores that the specification calls unlogged are complete without a retention.
-    spec = complete(merged, file_name=spec_name, only=names)
+    tables = None if draft is None else frozenset(store.name for store in draft.stores)
+    spec = complete(merged, file_name=spec_name, only=names, tables=tables)
     stores = [store for task in tasks for store in task.stores]
     return SeedDirectories(whole, tuple(paths), spec, Steady.of(whole, stores), tuple(_lost(merged, spec, names)))
 

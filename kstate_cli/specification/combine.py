@@ -38,14 +38,17 @@ def resolve_spec(
     *,
     only: Collection[str] | None = None,
     file_name: str = "kstate.toml",
+    topics: Collection[str] | None = None,
 ) -> Spec:
     """Return the specification of an application's stores.
 
     ``only`` names the stores that must be complete: incomplete others are skipped. ``file_name`` is the name of the
-    specification file in messages. Raises Refused if two sources contradict each other, and for missing fields, with
-    the lines to add.
+    specification file in messages, and ``topics`` are those of the dump, None without a dump. Raises Refused if two
+    sources contradict each other, and for missing fields, with the lines to add.
     """
-    return complete(merge(app, spec, topology, file_name=file_name), file_name=file_name, only=only)
+    tables = None if spec is None else frozenset(store.name for store in spec.stores)
+    draft = merge(app, spec, topology, file_name=file_name)
+    return complete(draft, file_name=file_name, only=only, tables=tables, topics=topics)
 
 
 def merge(

@@ -7,7 +7,7 @@ refuses with the very lines to add to the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,7 +16,10 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import has_retention, is_segmented, is_time_ordered, store_kind, store_kinds
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, prefix_of_changelog
 from kstate_cli.specification.intervals import default_segment_interval
+from kstate_cli.texts import some
 
+BY_NAMES: Final = "the names of the application and the store"
+"""The source of a changelog whose name nothing states: Kafka Streams would name it so."""
 FIELDS: Final = (
     "kind",
     "logged",
@@ -39,6 +42,8 @@ class Question:
 
     why: str
     answers: tuple[object, ...] = ()
+    is_deferred: bool = False
+    """Whether kstate settles the field itself after the user has settled the others of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class StoreDraft:
         # another application.
         if application is not None and has_changelog:
             prefix = changelog_prefix(application, self.topology)
-            default("changelog", changelog_topic(prefix, self.name), "the names of the application and the store")
+            default("changelog", changelog_topic(prefix, self.name), BY_NAMES)
         topic = self.changelog
         if topic is not None and not self.is_global and prefix_of_changelog(topic, self.name) is None:
             # The topic may be a source topic or a changelog with an unusual name. It is treated as a source topic,
@@ -164,6 +169,8 @@ class StoreDraft:
             settled |= {"changelog", "retention_ms", "segment_interval_ms"}
         if self.kind is not None and not has_retention(self.kind):
             settled |= {"retention_ms", "segment_interval_ms"}
+        if self.kind is not None and not is_time_ordered(self.kind):
+            settled.add("indexed")
         # The store of a task is restored from a changelog; where records come from matters for global stores and source
         # topics only.
         if self.is_global is False:
@@ -232,6 +239,7 @@ def _draft_of(store: StoreSpec, with_inferred: bool) -> StoreDraft:
 
 
 _MOST_QUESTIONS = 8
+_MOST_STORES = 3
 _KEYS = {"is_global": "global"}
 
 
@@ -261,11 +269,19 @@ def line_of(missing: Missing) -> str:
     return f"{key_of(missing.field)} = {answer}"
 
 
-def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None = None) -> Spec:
+def complete(
+    draft: SpecDraft,
+    *,
+    file_name: str,
+    only: Collection[str] | None = None,
+    tables: Collection[str] | None = None,
+    topics: Collection[str] | None = None,
+) -> Spec:
     """Return the specification of a draft; ``only`` names the stores that must be complete, None means all.
 
-    Other incomplete stores are skipped. ``file_name`` is the file that the missing lines belong to. Raises Refused with
-    those lines as hint.
+    Other incomplete stores are skipped. ``file_name`` is the file that the missing lines belong to, and ``tables`` has
+    the stores that it describes, None without a file. ``topics`` are those of the dump, None without a dump. Raises
+    Refused with the missing lines as hint.
     """
     stores: list[StoreSpec] = []
     missing: list[Missing] = []
@@ -276,26 +292,77 @@ def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None =
         if not open_fields:
             stores.append(filled.spec())
         elif only is None or store.name in only:
-            missing += open_fields
+            missing += (_compared(field, store, draft.application, topics) for field in open_fields)
     if missing:
-        raise _refusal(missing, file_name)
+        raise _refusal(missing, file_name, tables)
     return Spec(draft.application, tuple(stores))
 
 
-def _refusal(missing: list[Missing], file_name: str) -> Refused:
-    """Return the refusal of an incomplete specification: the first missing fields, and the lines to add for them."""
-    first = missing[:_MOST_QUESTIONS]
-    questions = list(map(question_text, first))
-    if len(missing) > len(first):
-        questions.append(f"and {len(missing) - len(first)} more")
-    lines = [f"{table_of(field.store)} {line_of(field)}" for field in first]
+def _compared(missing: Missing, store: StoreDraft, application: str | None, topics: Collection[str] | None) -> Missing:
+    """Return the question whether a store has a changelog with the answer that the topics of the dump suggest."""
+    if missing.field != "logged" or topics is None or application is None:
+        return missing
+    prefix = changelog_prefix(application, store.topology)
+    # In a dump of another application the absence of this topic says nothing.
+    if not any(topic.startswith(prefix) for topic in topics):
+        return missing
+    topic = changelog_topic(prefix, store.name)
+    exists = topic in topics
+    contains = "contains a" if exists else "contains no"
+    why = f"{missing.question.why}. The dump {contains} topic with the name of its changelog"
+    return replace(missing, question=Question(why, (exists,)))
+
+
+def _refusal(missing: list[Missing], file_name: str, tables: Collection[str] | None) -> Refused:
+    """Return the refusal of an incomplete specification: the questions, and the lines of TOML that answer them."""
+    by_reason: dict[tuple[str, Question], list[Missing]] = {}
+    for entry in missing:
+        # Every likely value is in the lines below, so it does not keep questions apart.
+        by_reason.setdefault((entry.field, Question(entry.question.why)), []).append(entry)
+    questions = list(map(_question_about, by_reason.values()))
+    details = questions[:_MOST_QUESTIONS]
+    if len(questions) > len(details):
+        details.append(f"and {len(questions) - len(details)} more")
+    requested = [entry for entry in missing if not entry.question.is_deferred]
+    lines: list[str] = []
+    if tables is None:
+        lines.append("format = 1")
+    last = None
+    for entry in sorted(requested, key=lambda entry: entry.store):
+        if entry.store != last:
+            lines.append(table_of(entry.store))
+            last = entry.store
+        lines.append(_toml_line(entry))
+    action, more = "write", ""
+    if tables is not None:
+        action = "add"
+        if any(entry.store in tables for entry in requested):
+            more = ". If a table already exists there, add only its other lines to it"
+    if any(len(entry.question.answers) != 1 for entry in requested):
+        more += ". In each line with #, choose or add the value, and remove the #"
     return Refused(
         "the specification is incomplete",
-        details=questions,
-        hint=f"add the missing lines to {file_name} and pass it with {option.SPEC}. The first line of the file is "
-        "format = 1, and each missing line belongs below its table:",
+        details=details,
+        hint=f"{action} these lines to {file_name} and pass it with {option.SPEC}{more}:",
         hint_details=lines,
     )
+
+
+def _question_about(entries: Sequence[Missing]) -> str:
+    """Return one text for the stores that lack the same field for the same reason."""
+    if len(entries) == 1:
+        return question_text(entries[0])
+    first = entries[0]
+    names = some([entry.store for entry in entries], _MOST_STORES)
+    return f"{key_of(first.field)} of {len(entries)} stores ({names}): {first.question.why}"
+
+
+def _toml_line(missing: Missing) -> str:
+    """Return the line to add: the only likely value, or a comment with the values to choose from."""
+    answers = missing.question.answers
+    if len(answers) == 1:
+        return line_of(missing)
+    return f"# {key_of(missing.field)} = {' or '.join(map(literal, answers)) or '...'}"
 
 
 def question_text(missing: Missing) -> str:

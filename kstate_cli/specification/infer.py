@@ -20,6 +20,7 @@ from kstate_cli.formats.store_kinds import (
     DEFAULT_CF,
     expires,
     has_key,
+    has_retention,
     is_segmented,
     is_time_ordered,
     store_kind,
@@ -105,6 +106,10 @@ class _Answers:
     def ask(self, name: str, why: str, *answers: object) -> None:
         self.questions[name] = Question(why, answers)
 
+    def defer(self, name: str, why: str) -> None:
+        """Ask a question that the answers to others of the store settle."""
+        self.questions[name] = Question(why, is_deferred=True)
+
     def draft(self, name: str) -> StoreDraft:
         return StoreDraft(name=name, inferred=self.inferred, questions=self.questions, **self.values)
 
@@ -169,11 +174,21 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     likely: tuple[str, ...] = (unsure.name,)
     if unsure.name == AMBIGUOUS:
         likely = _kinds_by_rows()
-    answers.ask("kind", f"the kind is uncertain, because kstate inferred it from {unsure.inferred_from}", *likely)
+    answers.ask("kind", f"uncertain, because kstate inferred it from {unsure.inferred_from}", *likely)
     # A grace buffer has segment 0 only, so it has no retention to ask for.
-    if segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.ask("retention_ms", "after you have specified the kind, kstate derives the retention from the rows")
+    if not any(store.databases for store in stores):
+        _ask_without_rows(answers, unsure.name)
+    elif segmented and not has_key(unsure.name, KeySchema.BUFFER):
+        answers.defer("retention_ms", "after you have specified the kind, kstate derives the retention from the rows")
     return None, possible
+
+
+def _ask_without_rows(answers: _Answers, likely: str) -> None:
+    """Ask for the fields that the likely kind needs: the folder is empty, or the store is one of a snapshot."""
+    if has_retention(likely):
+        answers.ask("retention_ms", "kstate has no rows from which it could derive the retention")
+    if is_time_ordered(likely) and not store_kind(likely).always_indexed:
+        answers.ask("indexed", "set true for sliding windows, false for other windows", True, False)
 
 
 def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
@@ -408,7 +423,8 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
         return Topic(unlogged=True, why=".checkpoint lists every logged store, but not this one")
     if all(_would_have_offset(store) for _, store in places):
         return Topic(unlogged=True, why="the store has no offset, although it was closed cleanly")
-    why = "the store has no offset. It was not closed cleanly, or it is empty"
+    # A store without offset may be empty, unclean or transactional: nothing here tells which.
+    why = "the store has no offset, so it has no changelog, or Kafka Streams has saved no offset for it yet"
     return Topic(field="logged", question=Question(why, (True, False)))
 
 

@@ -90,7 +90,8 @@ def read_spec(path: Path) -> Spec:
 
     Raises UsageError for an unknown key or value, Refused (with the lines to add) for a missing one.
     """
-    return complete(read_draft(path), file_name=str(path))
+    draft = read_draft(path)
+    return complete(draft, file_name=str(path), tables=frozenset(store.name for store in draft.stores))
 
 
 def read_draft(path: Path) -> SpecDraft:

@@ -21,6 +21,7 @@ from tests.unit.barrier.test_wait import Host
 
 from .support import kstate
 from .test_ages import HOUR, KEY, ROOT, behind, data_ms, dump  # noqa: F401
+from .test_hints_followed import toml_of
 
 SPEC = ROOT / "examples" / "dump.toml"
 STORE = "rocksdb/latest-order"
@@ -117,6 +118,23 @@ def test_options_about_a_dump_require_a_dump(behind: Path, repository: Path) -> 
     refusal = kstate(*words, "--spec", SPEC, status=2)
     assert "omit --spec" in refusal.err
     kstate(*words)
+
+
+def test_the_printed_specification_is_complete(tmp_path: Path) -> None:
+    """A directory that does not exist yet; `kv-nolog` has no changelog."""
+    app = unpack("4.3.1-kinds-eos", tmp_path / "state")
+    kstate("snapshot", app, "--out", tmp_path / "repository")
+    shutil.rmtree(app)
+    words = ("restore-snapshot", app, "--from-snapshot", tmp_path / "repository", "--from-changelog", SPEC.parent / "dump",
+             "--accept-resurrected", "--dry-run")  # fmt: skip
+    refusal = kstate(*words, status=4)
+    assert "# logged = true or false" in refusal.err
+    lines = toml_of(refusal.err).replace("retention_ms = ...", "retention_ms = 1200000")
+    lines = lines.replace("logged = true", "logged = false")
+    (tmp_path / "kstate.toml").write_text(lines)
+    followed = kstate(*words, "--spec", tmp_path / "kstate.toml", status=1)
+    assert "kstate cannot restore kv-nolog" not in followed.report
+    assert "0_0/kv-nolog: it has no changelog, so the rows that the application added after" in followed.report
 
 
 def test_rules_of_a_dump_suggest_only_options_of_this_command(

@@ -342,7 +342,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_hint_about_a_position_without_current",
     (
         "specification/draft.py",
-        "each missing line belongs below its table",
+        "these lines to {file_name} and pass it with",
     ): "directories/test_hints_followed.py::test_a_specification_that_is_not_complete",
     (
         "migrate/obstacles.py",

@@ -125,6 +125,11 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
     ]
 
 
+def no_changelog(store: str) -> str:
+    """Return the warning about a store that a dump cannot contain."""
+    return f"kstate cannot restore {store}, because it has no changelog"
+
+
 def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, str | None]]) -> None:
     """Raise Refused for stores, each with its named topology, that the specification lacks."""
     names = snapshot.options.stores

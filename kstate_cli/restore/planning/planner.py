@@ -24,6 +24,7 @@ from kstate_cli.restore.planning.obstacles import (
     incompatible,
     judge_problems,
     judge_topics,
+    no_changelog,
     refuse_uncommitted,
     stores_without_offset,
     unknown_topics,
@@ -328,7 +329,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         text = f"kstate does not restore {spec.name}, because it is in memory. Kafka Streams restores it at every start"
         return _StoreTasks(outcomes=[note(text)])
     if not spec.logged:
-        return _StoreTasks(outcomes=[warning(f"kstate cannot restore {spec.name}, because it has no changelog")])
+        return _StoreTasks(outcomes=[warning(no_changelog(spec.name))])
     if spec.is_global:
         return _global_obstacle(snapshot.options, spec) or _StoreTasks([GLOBAL])
     partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)

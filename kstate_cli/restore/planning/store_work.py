@@ -29,9 +29,9 @@ from kstate_cli.restore.planning.plan import (
     StoreWork,
     UnchangedStore,
 )
-from kstate_cli.specification.draft import StoreSpec
+from kstate_cli.specification.draft import BY_NAMES, StoreSpec, literal, table_of
 from kstate_cli.statedir.names import CHECKPOINT
-from kstate_cli.texts import command, did_you_mean, plural, quoted, suggest
+from kstate_cli.texts import close_to, command, plural, quoted, suggest
 
 _LOG = logging.getLogger(__name__)
 
@@ -180,17 +180,34 @@ def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> Unch
     requested = case.spec.name in snapshot.options.stores or snapshot.options.permissions.rebuild
     # Streams would restore a store without offset at its start, or wipe that of an unclean task: it needs the dump.
     if case.existing is None or not case.existing.has_offset or case.unclean or requested:
-        raise _NotInDumpError(f"{lacks}{_similar_topic(snapshot, case.spec)}")
+        raise _NotInDumpError(f"{lacks}{_without_topic(snapshot, case.spec)}")
     _LOG.debug("%s: unchanged", case.title)
     return UnchangedStore(case.task, case.spec.name, lacks)
 
 
-def _similar_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
-    """Return a hint at the topic of the dump whose name is almost that of the missing changelog."""
-    similar = did_you_mean([spec.changelog or ""], {key.topic for key in snapshot.dump.partitions})
-    if not similar:
+def _without_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
+    """Return what to write in the specification if the dump has no partition of the changelog of a store."""
+    topics = {key.topic for key in snapshot.dump.partitions}
+    if spec.changelog in topics:
         return ""
-    return f" ({similar}Then set changelog = … in [stores.{spec.name}])"
+    table = table_of(spec.name)
+    advice = ""
+    if spec.inferred.get("changelog") == BY_NAMES:
+        advice = f". If the application disables logging for the store, set logged = false in {table}"
+    # The topic of another store would be a wrong one, however similar its name is.
+    free = topics - {other.changelog for other in snapshot.spec.stores}
+    name = close_to(spec.changelog or "", free)
+    if name is not None and _is_mistyped(spec.changelog or "", name):
+        advice += f" (did you mean {name}? Then set changelog = {literal(name)} in {table})"
+    return advice
+
+
+def _is_mistyped(name: str, similar: str) -> bool:
+    """Return whether the names differ by at most two characters, as after a typing error."""
+    from difflib import SequenceMatcher
+
+    changes = SequenceMatcher(None, name, similar, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for tag, a, b, c, d in changes if tag != "equal") <= 2
 
 
 def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None:

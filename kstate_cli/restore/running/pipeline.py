@@ -191,7 +191,14 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
     if request.terms.run.standby:
         refuse_no_standby(request.terms.app)
     only = _specified_stores(request, application)
-    spec = resolve_spec(application, request.spec, request.topology, only=only, file_name=request.spec_name)
+    spec = resolve_spec(
+        application,
+        request.spec,
+        request.topology,
+        only=only,
+        file_name=request.spec_name,
+        topics={key.topic for key in dump.partitions},
+    )
     # A directory without a task does not show which application it is of, so its name must fit the specification.
     if application is None or not application.tasks:
         _check_name(request.terms.app, spec)

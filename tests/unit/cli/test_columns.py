@@ -108,6 +108,13 @@ def test_a_message_is_folded_at_words_and_its_command_never(text: str, words: st
     assert fold_message(f"{indent}{command}", width) == [f"{indent}{command}"]
 
 
+@given(WORDS, st.integers(30, 100), st.sampled_from(["", "# "]))
+def test_lines_of_a_specification_are_never_folded(text: str, width: int, comment: str) -> None:
+    """The second half of a comment is not TOML."""
+    for line in (f"{comment}kind = {text!r}", f"subtopology = 0 # {text}", f'[stores."{text}"]'):
+        assert fold_message(f"    {line}", width) == [f"    {line}"]
+
+
 def test_a_sentence_about_kstate_is_folded_too() -> None:
     """``kstate`` begins a command only before the name of one, or before an option."""
     sentence = "for 1 snapshot, which a host took without a broker, kstate assumes that tombstones are kept for a day"

@@ -17,7 +17,7 @@ from kstate_cli.releases import release
 from kstate_cli.restore.planning.judge import Permissions
 from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan, RestoreSnapshot
 from kstate_cli.restore.planning.planner import plan_of
-from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
+from kstate_cli.specification.draft import BY_NAMES, IN_MEMORY, Spec, StoreSpec
 from tests.unit.model import APP, changelog, database, record, store, task
 
 OPTIONS = RestoreOptions(release("4.3"))
@@ -230,3 +230,17 @@ def test_a_topic_that_the_dump_lacks() -> None:
     assert (
         "the dump does not contain shop-other-changelog" in error.details[0] and "kstate dump" in error.hint_details[0]
     )
+    assert "logged" not in error.details[0] and "did you mean" not in error.details[0]
+
+
+def test_a_store_whose_changelog_nothing_names() -> None:
+    """It may have none. A similar topic is suggested after a typing error only, and never that of another store."""
+
+    def text(name: str, *topics: str) -> str:
+        store = replace(COUNT, name=name, changelog=f"shop-{name}-changelog", inferred={"changelog": BY_NAMES})
+        rows = map(dumped_partition, ("shop-count-changelog", *topics))
+        return refusal(snapshot(*rows, specs=(COUNT, replace(store, partitions=1)))).details[0]
+
+    assert text("couns").endswith("for the store, set logged = false in [stores.couns]")
+    assert 'set changelog = "shop-count-v-changelgo" in [stores.count-v])' in text("count-v", "shop-count-v-changelgo")
+    assert "did you mean" not in text("plain", "shop-noisy-chngelgo")

@@ -42,13 +42,52 @@ ANSWERS = '[stores.empty]\nkind = "list-value"\n[stores.g]\nsource = "table"\n'
 def test_the_directory_alone(app: Application) -> None:
     with pytest.raises(Refused) as refusal:
         resolve_spec(app, file_name="my.toml")
-    assert refusal.value.advice == (
-        "add the missing lines to my.toml and pass it with --spec. The first line of the file is format = 1, and each "
-        'missing line belongs below its table:\n    [stores.empty] kind = "key-value"\n    [stores.g] source = '
-        '"table"'
+    assert refusal.value.hint == (
+        "write these lines to my.toml and pass it with --spec. In each line with #, choose or add the value, and remove "
+        "the #:"
     )
+    assert refusal.value.hint_details == (
+        "format = 1", "[stores.empty]", 'kind = "key-value"', "[stores.g]", '# source = "table" or "processor"',
+    )  # fmt: skip
     spec = resolve_spec(app, only={"plain", "win"})
     assert [s.name for s in spec.stores] == ["plain", "table", "nolog", "win"]
+
+
+ADDED = 'application = "app"\n'
+"""A file without a table."""
+
+
+@pytest.mark.parametrize("in_file", [None, ADDED, f"{ADDED}[stores.g]\n", f"{ADDED}[stores.plain]\npartitions = 8\n"])
+@pytest.mark.parametrize("topics", [None, [], ["app-many-17-changelog"]])
+def test_the_missing_lines_are_toml_that_completes_the_file(
+    app: Application, in_file: str | None, topics: list[str] | None
+) -> None:
+    """All of them, however many: each table once, and nothing is proposed between several possible values."""
+    many = [store(f"many-{number}", kind="key-value", certain=False) for number in range(30)]
+    nowhere = [store("nowhere"), store("no.dots"), *many]
+    app = replace(app, tasks=(*app.tasks, task("1_1", *nowhere)))
+    spec = None if in_file is None else toml(in_file)
+    with pytest.raises(Refused) as refusal:
+        resolve_spec(app, spec, topics=topics)
+    lines = refusal.value.hint_details
+    tables = [line for line in lines if line.startswith("[")]
+    assert len(set(tables)) == len(tables) == 34 and '[stores."no.dots"]' in tables
+    assert len(refusal.value.details) < 9
+    for name, value in (("nowhere", "false"), ("many-17", "true")):
+        expected = f"logged = {value}" if topics else "# logged = true or false"
+        assert expected in lines[lines.index(f"[stores.{name}]") :][:3]
+    # Only what no source shows is left out.
+    assert [line for line in lines if line.startswith("#") and "logged" not in line] == [
+        '# source = "table" or "processor"'
+    ]
+    chosen = "\n".join(line.removeprefix("# ").partition(" or ")[0] for line in lines)
+    if in_file is None:
+        assert lines[0] == "format = 1"
+        answers = parse_draft(chosen)
+    else:
+        assert "If a table already exists" in str(refusal.value.hint) or "[stores.g]" not in in_file
+        answers = toml(f"{ADDED}{chosen}")
+    resolve_spec(app, answers, topics=topics)
 
 
 def test_the_file_fills_in(app: Application) -> None:

@@ -70,12 +70,15 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('application = "a"\n[stores.s]', "[stores.s] kind = ..."),
-        ('[stores.s]\nkind = "key-value"', "[stores.s] changelog = ..."),
-        ('application = "a"\n[stores.s]\nkind = "window"', "[stores.s] retention_ms = ..."),
-        ('application = "a"\n[stores.s]\nkind = "time-ordered-window"\nretention_ms = 1', "[stores.s] indexed = ..."),
-        ('[stores."a.b"]\nkind = "key-value"\nglobal = true\nchangelog = "t"', '[stores."a.b"] source = ...'),
-        ('[stores.s]\nkind = "key-value"\nglobal = true\nsource = "table"', "[stores.s] changelog = ..."),
+        ('application = "a"\n[stores.s]', "[stores.s]\n    # kind = ..."),
+        ('[stores.s]\nkind = "key-value"', "[stores.s]\n    # changelog = ..."),
+        ('application = "a"\n[stores.s]\nkind = "window"', "[stores.s]\n    # retention_ms = ..."),
+        (
+            'application = "a"\n[stores.s]\nkind = "time-ordered-window"\nretention_ms = 1',
+            "[stores.s]\n    # indexed = ...",
+        ),
+        ('[stores."a.b"]\nkind = "key-value"\nglobal = true\nchangelog = "t"', '[stores."a.b"]\n    # source = ...'),
+        ('[stores.s]\nkind = "key-value"\nglobal = true\nsource = "table"', "[stores.s]\n    # changelog = ..."),
     ],
 )
 def test_missing_lines_are_named(text: str, line: str) -> None:
