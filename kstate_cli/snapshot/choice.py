@@ -181,7 +181,7 @@ def _skipped(generations: Sequence[NamedGeneration], present: Collection[str]) -
         hosts.add(host)
         for task, why in generation.content.skipped.items():
             if task not in present and task not in skipped:
-                text = f"kstate does not restore task {task}, because snapshot {generation.name} does not contain it"
+                text = f"kstate cannot copy task {task}, because snapshot {generation.name} does not contain it"
                 skipped[task] = f"{text}: {why}"
     return skipped
 

@@ -94,12 +94,12 @@ def test_a_restoration_names_the_tasks_that_its_snapshot_skipped(app: Path, tmp_
     result = kstate(*words, status=1)
     for text in (dry_run.err, result.err):
         assert re.search(
-            r"warning: kstate does not restore task 0_0, because snapshot 2\S+ does not contain it: ", text
+            r"warning: kstate cannot copy task 0_0, because snapshot 2\S+ does not contain it: ", text
         )
     assert not (lost / "0_0").exists() and (lost / "0_1").exists()
     # A task that another host has, or that was not requested, is not missing.
     kstate("undo", lost)
-    assert "does not restore task" not in kstate(*words, "--task", "0_1", status=None).err
+    assert "cannot copy task" not in kstate(*words, "--task", "0_1", status=None).err
 
 
 def test_a_closed_store_without_atomic_flush_is_not_captured(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def with_skipped(number: int, host: str, skipped: dict[str, str]) -> NamedGenera
 def test_a_task_that_only_a_newest_snapshot_skipped_is_named() -> None:
     skipped = {"0_0": "locked", "0_1": "dirty"}
     assert dict(read_layout([with_skipped(2, "a", skipped)]).skipped) == {
-        "0_1": "kstate does not restore task 0_1, because snapshot g2 does not contain it: dirty"
+        "0_1": "kstate cannot copy task 0_1, because snapshot g2 does not contain it: dirty"
     }
     # Another host has it, or the host has it no longer.
     other = generation(1, stored("b", 1, task="0_1"), task="0_1")
