@@ -309,7 +309,7 @@ def _refuse_changed(app: Path, run: Run) -> None:
     changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
     if changed:
         raise Refused(
-            f"run {run.name} was interrupted while it was swapping the directories, and files in the run's tree have "
+            f"run {run.name} was interrupted while it was swapping the directories, and the run's tree has "
             f"changed since then: {some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(

@@ -236,7 +236,7 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         return []
     text = (
         f"{resolved.task.name}: kstate has found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, "
-        f"{target} wipes and restores the whole task, as every release does. Under at-least-once, it restores the "
+        f"{target} wipes the whole task and restores it, as every release does. Under at-least-once, it restores the "
         "stores that have a changelog"
     )
     return [text]

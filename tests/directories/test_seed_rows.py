@@ -188,7 +188,7 @@ def test_a_key_in_the_form_of_another_kind_is_not_kept_silently(form: str) -> No
         erase_keys([topic], keys, {"store": kind}, ())
     assert "--accept store" in str(caught.value.hint)
     (accepted,) = erase_keys([topic], keys, {"store": kind}, ("store",))
-    assert [note for note in erasure_notes([accepted], keys) if "in another form" in note]
+    assert [note for note in erasure_notes([accepted], keys) if "in a different form" in note]
     if store_kind(kind).key.windows:
         # The hint says to correct the kind.
         (corrected,) = erase_keys([topic], keys, {"store": "session"}, ())

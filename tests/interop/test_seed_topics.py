@@ -182,7 +182,7 @@ def test_windowed_keys_of_a_key_value_store_are_not_kept_silently(source: Source
     refusal = kstate(*source.words(*options))
     assert refusal.status == 4 and "2 records of count have one of the keys" in refusal.error["message"], refusal.report
     accepted = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
-    assert [row for row in accepted.rows if "in another form" in row.get("message", "")], accepted.report
+    assert [row for row in accepted.rows if "in a different form" in row.get("message", "")], accepted.report
     keys.write_text(f"count=key-3\ncount:hex={window.hex()}\n")
     source.seed(*options)
     for records in content(source.harness, f"{source.new}-count-changelog").values():

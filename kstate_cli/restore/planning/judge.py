@@ -188,8 +188,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             caught_up,
             (
                 "tombstones from the time between its data and the dump may be missing. Either delete.retention.ms "
-                "was shorter during that time, or kstate does not know how long it was (a different dump or host, or "
-                "changed clocks)"
+                "was shorter during that time, or kstate does not know how much time has passed (a different dump "
+                "or host, or changed clocks)"
             ),
             permissions=permissions,
         )
