@@ -93,9 +93,7 @@ def test_a_restoration_names_the_tasks_that_its_snapshot_skipped(app: Path, tmp_
     dry_run = kstate(*words, "--dry-run", status=1)
     result = kstate(*words, status=1)
     for text in (dry_run.err, result.err):
-        assert re.search(
-            r"warning: kstate cannot copy task 0_0, because snapshot 2\S+ does not contain it: ", text
-        )
+        assert re.search(r"warning: kstate cannot copy task 0_0, because snapshot 2\S+ does not contain it: ", text)
     assert not (lost / "0_0").exists() and (lost / "0_1").exists()
     # A task that another host has, or that was not requested, is not missing.
     kstate("undo", lost)
