@@ -149,7 +149,9 @@ def _last_line(release: str, report: Report, start: Start) -> str:
 def _style(report: Report) -> str:
     """Return the style of the verdict: that of the most severe finding."""
     if report.clean:
-        return "bold green"
+        # Green would say that all stores open.
+        is_unknown = any(prediction.outcome is Outcome.UNKNOWN for prediction in report.predictions)
+        return "bold" if is_unknown else "bold green"
     worst = worst_of(report.findings)
     # If there is no finding, only the start itself can be unexpected, which is an error.
     if worst is None or report.fails:
