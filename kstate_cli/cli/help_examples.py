@@ -9,6 +9,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli.texts import shell
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -17,6 +19,11 @@ class Example:
     purpose: str
     line: str
     """The words after ``kstate``, as typed."""
+
+    @property
+    def text(self) -> str:
+        """Return the whole line to paste. It is not quoted again: a shell replaces its ``$(…)``."""
+        return f"{shell('kstate')} {self.line}"
 
     @property
     def words(self) -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import typer.core
 
 from kstate_cli.cli.help_examples import Example
-from kstate_cli.texts import command as command_line
 
 WHICH: Final = "Selection"
 LOGS: Final = "Log offsets"
@@ -59,7 +58,7 @@ class _WithExamples:
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{example.purpose}:\n")
-                    formatter.write(f"{'':>{formatter.current_indent + 2}}{command_line(*example.words)}\n")
+                    formatter.write(f"{'':>{formatter.current_indent + 2}}{example.text}\n")
         super().format_epilog(ctx, formatter)  # type: ignore[misc]
 
 

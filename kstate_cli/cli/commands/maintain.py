@@ -57,9 +57,10 @@ def maintain(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Run the maintenance steps that are due: dump, standby, snapshot, check, verify and clean.
+    """Run the maintenance steps of kstate.toml that are due.
 
-    The [maintain] section of kstate.toml describes the steps. Run this command from cron or a timer. kstate runs
+    The steps of its [maintain] section are dump, restore (of a standby), snapshot, prune-snapshots, lag, check,
+    verify, verify-dump and clean. Run this command from cron or a timer. kstate runs
     each step as a separate command with a time limit, always in the same order: it takes a snapshot before it
     verifies the stores. If a step fails, kstate still runs the next steps and exits
     with the most severe code. The next run repeats steps that did not complete. The exit code is 5 if `kstate

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "verify": (
         Example("Read all stores once", "verify /data/app"),
-        Example("Read a seventh each night, from cron", "verify /data/app --subset 1/7 --quiet"),
+        Example("Read a seventh each night, from cron", 'verify /data/app --subset "$(date +\\%u)/7" --quiet'),
     ),
 }
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "verify-dump": (
         Example("Read all files once", "verify-dump /dump/orders"),
-        Example("Read a seventh each night, from cron", "verify-dump /dump/orders --subset 1/7 --quiet"),
+        Example("Read a seventh each night, from cron", 'verify-dump /dump/orders --subset "$(date +\\%u)/7" --quiet'),
     ),
 }
 

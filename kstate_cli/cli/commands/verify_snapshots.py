@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "verify-snapshots": (
         Example("Read all files once", "verify-snapshots /backup/snapshots"),
-        Example("Read a seventh each night, from cron", "verify-snapshots /backup/snapshots --subset 1/7 --quiet"),
+        Example(
+            "Read a seventh each night, from cron",
+            'verify-snapshots /backup/snapshots --subset "$(date +\\%u)/7" --quiet',
+        ),
     ),
 }
 

@@ -19,6 +19,7 @@ from kstate_cli.cli.options.shared import age, bound_of
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.releases import release
 from kstate_cli.rows.serdes import serde_for
+from kstate_cli.specification.tables import STEPS
 from tests.command_line import commands, program
 from tests.directories.support import kstate_here
 
@@ -181,6 +182,26 @@ def test_examples_are_parsed(path: str) -> None:
                 _READ[parameter.metavar](value)
         marked = example.purpose.startswith(DELETES)
         assert marked == _deletes(name, context, arguments), example
+
+
+def test_an_example_of_every_night_reads_another_part_each_time() -> None:
+    """Cron reads ``\\%``, a shell too."""
+    examples = [example for command in ALL.values() for example in command.examples if "--subset" in example.words]
+    assert len(examples) >= 3
+    for example in examples:
+        part = example.words[example.words.index("--subset") + 1]
+        shown = subprocess.run(["sh", "-c", f'printf %s "{part}"'], check=True, capture_output=True, text=True).stdout
+        assert re.fullmatch("[1-7]/7", shown)
+        if "each" in example.purpose:
+            assert "date" in part and f'"{part}"' in example.line, example
+
+
+def test_the_help_names_each_step_of_maintain() -> None:
+    text = " ".join(_help("maintain"))
+    assert not [step for step in STEPS if step not in text]
+    assert re.findall("[a-z-]+", text.partition("section are ")[2].partition(". Run")[0].replace(" (of a standby)", "")) == [
+        *list(STEPS)[:-1], "and", "clean",
+    ]  # fmt: skip
 
 
 _READ: dict[str, Callable[[str], object]] = {
