@@ -251,6 +251,17 @@ _CONF: Final = {
     # A timestamp without a time zone is UTC. Columns whose names differ only in case are different columns.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
+    # The configuration of a cluster may let Spark skip damaged files.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+_READ_OPTIONS: Final = {
+    # As in pyarrow: pages are compared with their checksums if the writer has stored them.
+    "parquet.page.verify-checksum.enabled": "true",
+    # Spark skips rows by these, but kstate trusts only the statistics of row groups.
+    "parquet.filter.columnindex.enabled": "false",
+    "parquet.filter.bloom.enabled": "false",
+    "parquet.filter.dictionary.enabled": "false",
 }
 # Computed in integers, because a quotient in floating point could be rounded up to the next millisecond.
 _FLOORED: Final = "timestamp_millis(({value} - pmod({value}, {unit})) div {unit})"
@@ -258,6 +269,8 @@ _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)
 # Writers express "no headers" as an empty list or as null. Duplicates with either must be equal.
 _SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
+_CAUSE: Final = "Caused by: "
+_MOST_TEXT: Final = 300
 _ODD = f"check the disks of {option.STAGING} and of the executors, then run the command again"
 
 
@@ -284,7 +297,7 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
         raise  # its message has the cause already
     except Exception as error:
         raise RunFailed(
-            f"Spark could not sort the dump: {first_line(error) or type(error).__name__}",
+            f"Spark could not sort the dump: {_reason(error)}",
             hint="fix the cause, then run the command again",
         ) from error
     ordered = read_dump(target_uri, complete=True, committed_only=False)
@@ -297,6 +310,17 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
         has_headers=dump.has_headers,
         headerless=dump.headerless,
     )
+
+
+def _reason(error: Exception) -> str:
+    """Return the text of an error of Spark; for one of Java, its first and its last cause."""
+    if not hasattr(error, "java_exception"):
+        return first_line(error) or type(error).__name__
+    # The first line of such an error is the name of the call. The stack of Java follows.
+    lines = [line.strip() for line in str(error).splitlines()]
+    first = [line.removeprefix(": ") for line in lines if line.startswith(": ")][:1]
+    last = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)][-1:]
+    return ": ".join(text[:_MOST_TEXT] for text in dict.fromkeys([*first, *last])) or type(error).__name__
 
 
 def _ordered(spark: SparkSession, dump: Dump, partitions: list[PartitionDump]) -> DataFrame:
@@ -328,7 +352,7 @@ def _rows(spark: SparkSession, dump: Dump, selected: list[PartitionDump]) -> Dat
         columns_out.append("headers")
     frames = []
     for (hive, columns, paths_of_source), partitions in sources.items():
-        reader = spark.read
+        reader = spark.read.options(**_READ_OPTIONS)
         if columns is not None:
             # Without a schema, Spark uses that of any one file, and then casts the others or fails.
             reader = reader.schema(_spark_schema(columns))

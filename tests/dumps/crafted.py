@@ -25,15 +25,19 @@ _GZIP = 2
 class Crafted:
     """A file whose footer and pages can be changed."""
 
-    def __init__(self, table: pa.Table, **options: Any) -> None:
+    def __init__(self, data: bytes) -> None:
+        size = int.from_bytes(data[-8:-4], "little")
+        self._body = bytearray(data[: -8 - size])
+        self.footer = _Reader(data[-8 - size : -8]).struct()
+
+    @classmethod
+    def of_table(cls, table: pa.Table, **options: Any) -> Crafted:
+        """The file that pyarrow writes with these options, by default without dictionaries."""
         sink = io.BytesIO()
         pq.write_table(
             table, sink, **{"store_schema": False, "compression": "zstd", "use_dictionary": False, **options}
         )
-        data = sink.getvalue()
-        size = int.from_bytes(data[-8:-4], "little")
-        self._body = bytearray(data[: -8 - size])
-        self.footer = _Reader(data[-8 - size : -8]).struct()
+        return cls(sink.getvalue())
 
     @property
     def schema(self) -> list[Struct]:

@@ -31,7 +31,7 @@ for name, some in COLUMNS.items():
 
 
 def crafted() -> Crafted:
-    return Crafted(TABLE, row_group_size=GROUP)
+    return Crafted.of_table(TABLE, row_group_size=GROUP)
 
 
 def pages(column: str, first: int, counts: Sequence[int]) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import pytest
 
 from kstate_cli.dump_reader import slices as module
 from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.slices import repartition, slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.dumps.crafted import Crafted
 from tests.dumps.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
 from tests.dumps.support import OTHER, A, B, content, expected_content, open_dump, rows, several, write
 from tests.dumps.test_encodings import read, write_files
@@ -127,6 +129,87 @@ def test_failures(spark: Any, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(RunFailed, match=path.name):
         repartition(spark.sparkContext, dump, [key], str(tmp_path / "sorted"))
+
+
+def damaged(folder: Path, damage: Callable[[bytearray], None], **options: Any) -> Dump:
+    """A dump of one file, whose bytes change after it was opened."""
+    folder.mkdir()
+    pq.write_table(rows(), folder / "x.parquet", compression="none", use_dictionary=False, **options)
+    dump, data = open_dump(folder), bytearray((folder / "x.parquet").read_bytes())
+    damage(data)
+    (folder / "x.parquet").write_bytes(data)
+    return dump
+
+
+def change_a_key(data: bytearray) -> None:
+    at = data.index(b"k16")
+    data[at : at + 3] = b"k61"
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_damaged_page(spark: Any, tmp_path: Path, lenient: bool) -> None:
+    """Spark neither compares checksums by itself, nor reads files that it may ignore."""
+    dump = damaged(tmp_path / "a", change_a_key, write_page_checksum=True)
+    if lenient:
+        spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        with pytest.raises(RunFailed, match=r"/a/x\.parquet.* CRC checksum verification failed"):
+            repartition(spark.sparkContext, dump, [TopicPartition(A, 0)], str(tmp_path / "sorted"))
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+def test_damaged_file_is_not_ignored(spark: Any, tmp_path: Path) -> None:
+    """Other files have the first and the last offset, so that nothing else shows the difference."""
+    write(tmp_path / "a", rows(), manifest=False, rows_per_file=40)
+    dump, key = open_dump(tmp_path / "a"), TopicPartition(A, 0)
+    _, path, _ = sorted(piece.path for piece in dump.partitions[key].pieces)
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data[:4] + bytes(len(data) // 2) + data[4 + len(data) // 2 :])
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        with pytest.raises(RunFailed, match=Path(path).name):
+            repartition(spark.sparkContext, dump, [key], str(tmp_path / "sorted"))
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+@pytest.mark.parametrize("index", ["page index", "Bloom filter"])
+def test_rows_are_not_skipped_by_an_index(spark: Any, tmp_path: Path, index: str) -> None:
+    """kstate does not trust it, so Spark must not."""
+    path = tmp_path / "a" / "x.parquet"
+    path.parent.mkdir()
+    options: dict[str, Any] = {"use_dictionary": False, "write_batch_size": 10, "data_page_size": 100}
+    if index == "page index":
+        pq.write_table(rows(), path, write_page_index=True, **options)
+        start, end = bounds_of_column_index(path.read_bytes())
+    else:
+        pq.write_table(rows(), path, bloom_filter_options={"topic": {"ndv": 10, "fpp": 0.01}}, **options)
+        start, end = bounds_of_bloom_filter(path.read_bytes())
+    data = bytearray(path.read_bytes())
+    if index == "page index":
+        data[start:end] = data[start:end].replace(A.encode(), A.replace("a", "z").encode())
+    else:
+        # Without a bit, no value is in the filter.
+        data[end - 32 : end] = bytes(32)
+    assert data != path.read_bytes()
+    path.write_bytes(data)
+    dump = open_dump(path.parent)
+    ordered = repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))
+    assert content(ordered) == expected_content(rows())
+
+
+def bounds_of_column_index(data: bytes) -> tuple[int, int]:
+    """Where the page index of the topic is in a file."""
+    number = rows().column_names.index("topic")
+    chunk = Crafted(data).chunks()[number]
+    return chunk[6][1], chunk[6][1] + chunk[7][1]
+
+
+def bounds_of_bloom_filter(data: bytes) -> tuple[int, int]:
+    """Where the Bloom filter of the topic is in a file."""
+    chunk = Crafted(data).chunk("topic")
+    return chunk[14][1], chunk[14][1] + chunk[15][1]
 
 
 def test_any_mix_of_writers(spark: Any, tmp_path: Path) -> None:
