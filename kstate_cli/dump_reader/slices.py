@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli import option
 from kstate_cli.errors import KstateError, RunFailed
@@ -269,7 +269,6 @@ _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)
 # Writers express "no headers" as an empty list or as null. Duplicates with either must be equal.
 _SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
-_CAUSE: Final = "Caused by: "
 _MOST_TEXT: Final = 300
 _ODD = f"check the disks of {option.STAGING} and of the executors, then run the command again"
 
@@ -314,13 +313,15 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
 
 def _reason(error: Exception) -> str:
     """Return the text of an error of Spark; for one of Java, its first and its last cause."""
-    if not hasattr(error, "java_exception"):
+    java: Any = getattr(error, "java_exception", None)
+    if java is None:
         return first_line(error) or type(error).__name__
-    # The first line of such an error is the name of the call. The stack of Java follows.
-    lines = [line.strip() for line in str(error).splitlines()]
-    first = [line.removeprefix(": ") for line in lines if line.startswith(": ")][:1]
-    last = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)][-1:]
-    return ": ".join(text[:_MOST_TEXT] for text in dict.fromkeys([*first, *last])) or type(error).__name__
+    # The text of the Python error begins with the name of a call.
+    causes = [java]
+    while (cause := causes[-1].getCause()) is not None:
+        causes.append(cause)
+    texts = dict.fromkeys(str(cause.toString()) for cause in (causes[0], causes[-1]))
+    return ": ".join(" ".join(text[:_MOST_TEXT].split()) for text in texts)
 
 
 def _ordered(spark: SparkSession, dump: Dump, partitions: list[PartitionDump]) -> DataFrame:
