@@ -17,10 +17,10 @@ _HEAD: Final = f"""# Codes
 
 {_MARK}
 
-What does a code mean that kstate printed, or a message that Kafka Streams printed? The pages of the groups explain every code. They have
-the same text as `{command("explain", "CODE")}`, and `{command("explain")}` lists all codes.
+This page helps you to look up a code that kstate printed, or a message that Kafka Streams printed. Each group of codes has a page with the
+same text as `{command("explain", "CODE")}`. `{command("explain")}` lists all codes.
 
-Two groups may have the same code. Then kstate explains both, and `GROUP:CODE`, such as `verify:not-understood`, selects one.
+If two groups contain the same code, kstate explains both. To select one, pass `GROUP:CODE`, such as `verify:not-understood`.
 """
 _MESSAGES: Final = """## By the message of Kafka Streams
 
