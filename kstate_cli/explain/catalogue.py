@@ -9,19 +9,22 @@ anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from typing import Final
 
 from kstate_cli.check.codes import CODES
+from kstate_cli.check.codes.layout import HEADERS_STORE, OFFSETS_IN_COLUMN_FAMILY
 from kstate_cli.explain.error_codes import ERRORS, EXITS, REHOME
 from kstate_cli.explain.model import CodeGroup, Explanation, explanation, plain
 from kstate_cli.explain.problem_texts import NOTES, PROBLEMS
 from kstate_cli.explain.state_texts import FAILURES, OUTCOMES, RESTORATION_STATES, RUN_STATES, STORE_STATUS
 from kstate_cli.fleet.findings import FLEET_CODES
+from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF, store_kinds
 from kstate_cli.query.result import STREAMS_SAYS, hints
-from kstate_cli.streams_log import readable_sentence
+from kstate_cli.streams_log import FAMILIES_NOT_OPENED, readable_sentence
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import VERIFY_CODES
 
@@ -106,6 +109,14 @@ def find(code: str) -> tuple[Explanation, ...]:
     return tuple(entry for entry in explanations() if name in (entry.code.casefold(), entry.full_name.casefold()))
 
 
+def mentions(word: str) -> list[str]:
+    """Return the codes whose explanations contain a word, exit codes first, then those that it is about."""
+    pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
+    entries = [entry for entry in explanations() if pattern.search(entry.meaning)]
+    entries.sort(key=lambda entry: (entry.group != "exit", pattern.search(entry.brief) is None))
+    return [entry.full_name for entry in entries[:_MOST_MEANT]]
+
+
 def similar_codes(code: str) -> list[str]:
     """Return the codes that are spelt nearly like an unknown one, the nearest first; with groups if it has one."""
     names = [entry.code for entry in explanations()]
@@ -160,6 +171,8 @@ _MOST_FILLED: Final = 400
 _LEAST: Final = 8
 """Characters of a sentence that are not filled in: fewer are in too many texts."""
 _BLANKS: Final = re.compile(r"\s+")
+_LEAST_WORDS: Final = 4
+"""Words of a sentence that a text has if it ends within it: fewer begin too many sentences."""
 _MOST_TEXT: Final = 1 << 20
 """The last characters of a text that are compared: a stack trace ends with its cause."""
 
@@ -188,10 +201,64 @@ def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
         if sentences:
             # A text that is only a part of the sentences is explained whole by each of them, however long they are.
             weight = min(sum(map(_literal_length, sentences)), len(compact))
+            if _names_family(entry, sentences, compact):
+                weight += 1
             # ``explain`` prints them in this order, and the longest is the most specific.
             matches.append(Match(entry, tuple(sorted(sentences, key=_literal_length, reverse=True)), weight))
+    if not matches:
+        matches = [partial for entry in explanations if (partial := _cut_off(entry, compact)) is not None]
     # The sort is stable: explanations of equal weight stay in the order of the catalogue.
     return sorted(matches, key=lambda each: -each.weight)
+
+
+def _names_family(entry: Explanation, sentences: Sequence[str], compact: str) -> bool:
+    """Return whether a text lists a column family that is the cause of only one of the codes with that sentence."""
+    if FAMILIES_NOT_OPENED not in sentences:
+        return False
+    begin = re.escape(_compact(FAMILIES_NOT_OPENED))
+    families = _families().get(entry.code, ())
+    return any(re.search(rf"{begin}(?:[\w-]+,)*{name.casefold()}", compact) for name in families)
+
+
+@cache
+def _families() -> Mapping[str, tuple[str, ...]]:
+    """Return the column families that each code is about."""
+    headers = {kind.family.name for kind in store_kinds() if kind.needs_headers and kind.family.name != DEFAULT_CF}
+    return {OFFSETS_IN_COLUMN_FAMILY.name: (OFFSETS_CF,), HEADERS_STORE.name: tuple(sorted(headers))}
+
+
+def _cut_off(entry: Explanation, compact: str) -> Match | None:
+    """Return the match of a text that ends within a sentence, after at least four of its words; else None."""
+    lengths = {sentence: _cut_off_length(sentence, compact) for sentence in entry.sentences}
+    longest = max(lengths.values(), default=0)
+    if not longest:
+        return None
+    return Match(entry, tuple(sentence for sentence, length in lengths.items() if length == longest), longest)
+
+
+def _cut_off_length(sentence: str, compact: str) -> int:
+    """Return how many characters of a sentence, without holes, a text ends with; 0 for fewer than four words."""
+    parts = sentence.split(_HOLE)
+    for number in reversed(range(len(parts))):
+        last = _without_blanks(parts[number])
+        for length in reversed(range(len(last) + 1)):
+            if not compact.endswith(last[:length]):
+                continue
+            before = [*parts[:number], ""]
+            pattern = _pattern(_HOLE.join(before)).pattern
+            words = sum(len(part.split()) for part in before) + _words_in(parts[number], length)
+            if words < _LEAST_WORDS:
+                return 0
+            hole = f".{{0,{_MOST_FILLED}}}?" if number else ""
+            if re.search(rf"{pattern}{hole}{re.escape(last[:length])}\Z", compact):
+                return sum(len(_without_blanks(part)) for part in before) + length
+    return 0
+
+
+def _words_in(part: str, length: int) -> int:
+    """Return the number of whole words in the first ``length`` characters of a part that are no blanks."""
+    ends = accumulate(map(len, part.split()))
+    return sum(end <= length for end in ends)
 
 
 def best(matches: Sequence[Match]) -> list[Match]:

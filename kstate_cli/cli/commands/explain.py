@@ -95,7 +95,7 @@ def _standard_input() -> str:
 
 def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     """Return the explanations of a pasted text, and the sentences of it that they explain. Raise UsageError."""
-    from kstate_cli.explain.catalogue import best, explanations, match, similar_codes
+    from kstate_cli.explain.catalogue import best, explanations, match, mentions, similar_codes
 
     matches = match(text, tuple(explanations()))
     # Sentences of Streams come first: they are better evidence than a word that resembles a code.
@@ -111,7 +111,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
             hint_details=[f"to check the directory itself: {command('check', 'APP', option.FOR, 'RELEASE')}"],
         )
     details = []
-    if near := similar_codes(text):
+    if near := similar_codes(text) or mentions(text):
         details = [f"did you mean {' or '.join(near)}?"]
     raise UsageError(
         f"the code {text!r} does not exist",

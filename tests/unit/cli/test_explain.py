@@ -26,7 +26,7 @@ from kstate_cli.cli.commands import explain
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import codes
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, CommandEnd, UsageError
-from kstate_cli.explain.catalogue import explanations, find, groups, similar_codes
+from kstate_cli.explain.catalogue import explanations, find, groups, mentions, similar_codes
 from kstate_cli.explain.model import Explanation
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.checkpoint import MALFORMED_FILE_MESSAGES
@@ -238,6 +238,14 @@ def test_similar_codes_are_suggested() -> None:
     assert similar_codes("restring")[0] == "RESTORING"
     assert similar_codes("exit:33")[0] == "exit:3"
     assert similar_codes("€") == []
+
+
+def test_a_word_of_an_explanation_leads_to_its_code() -> None:
+    assert mentions("lock")[0] == "exit:5" and mentions("tombstone")
+    assert mentions("nonsense") == []
+    with pytest.raises(UsageError) as caught:
+        explain.explain(["lock"])
+    assert caught.value.details[0].startswith("did you mean exit:5 or ")
 
 
 def test_a_code_that_there_is_not_is_a_usage_error() -> None:

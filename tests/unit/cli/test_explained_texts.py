@@ -65,6 +65,43 @@ def test_a_part_of_a_sentence_is_enough() -> None:
     assert names("is") == names("state") == set()
 
 
+def _beginnings() -> list[tuple[str, str]]:
+    """Each sentence of at least six words, cut off within its last word, its holes filled in."""
+    texts = []
+    for sentence in SENTENCES:
+        parts = sentence.rstrip(".").split("{}")
+        if parts[-1] and sum(len(part.split()) for part in parts) >= 6:
+            texts.append((sentence, "app-count-0".join(parts)[:-2]))
+    return texts
+
+
+@pytest.mark.parametrize(("sentence", "text"), _beginnings())
+def test_a_sentence_that_was_cut_off(sentence: str, text: str) -> None:
+    """A terminal or a column of a log viewer ends in the middle of it; a time and a thread may come before it."""
+    assert len(_beginnings()) > 30
+    for before in BEFORE:
+        assert with_sentence(sentence) <= names(before + text), text
+
+
+def test_a_sentence_that_was_cut_off_after_few_words() -> None:
+    text = "State store count did not find checkpoint offsets while stores are not empty"
+    assert names(text) and names(text) == names("State store my store did not find checkpoint offsets while")
+    assert names("State store count") == set()
+
+
+def test_the_family_that_the_text_names_decides() -> None:
+    """One code for each; a family that no code is about leaves all of them."""
+    line = "org.rocksdb.RocksDBException: Column families not opened: "
+    for families, codes in (
+        ("offsets", {"finding:offsets-in-column-family"}),
+        ("other, offsets", {"finding:offsets-in-column-family"}),
+        ("keyValueWithTimestampAndHeaders", {"finding:headers-store"}),
+        ("other", with_sentence("Column families not opened: {}")),
+    ):
+        entries = best(match(f"{line}{families}\n\tat org.rocksdb.RocksDB.open(Native Method)", ALL))
+        assert {entry.explanation.full_name for entry in entries} == codes
+
+
 @pytest.mark.parametrize("part", ["risk of getting uncommitted data", "when creating the state manager"])
 def test_a_part_explains_each_sentence_that_has_it(part: str) -> None:
     """A longer sentence is no better explanation of a part that several sentences have."""
