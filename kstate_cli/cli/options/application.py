@@ -36,7 +36,7 @@ def require_release(ctx: Any, parameter: Any, value: Any) -> Any:
         # Not BadParameter: Click would call this an invalid value of the option that is missing.
         raise UsageError(
             f"Missing option: {release_option} RELEASE or {parameter.opts[0]} PATH",
-            hint=f"to see its options, run {command(ctx.info_name, option.HELP)}",
+            hint=f"to see its options, run {command(*ctx.info_name.split(), option.HELP)}",
         )
     return value
 
