@@ -7,7 +7,7 @@ they do not, these three columns are read.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -280,28 +280,56 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
     Equal bounds prove a single value even if a writer truncates bounds, because truncation only moves a bound outwards.
     Bounds of integers are never truncated.
     """
-    bounds = {}
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.path_in_schema in ("topic", "partition", "offset"):
-            minimum_and_maximum = _bounds(column)
-            if minimum_and_maximum is None:
-                return None
-            bounds[column.path_in_schema] = minimum_and_maximum
+    bounds = trusted_bounds(group)
+    if bounds is None:
+        return None
     values: dict[str, Any] = {}
     for name, kind in (("topic", str), ("partition", int)):
         if name not in in_file:
             values[name] = kind(hive[name])
             continue
-        low, high = bounds.get(name, (None, None))
-        # If the bounds differ, the group may have rows of several partitions. Only the rows show that.
-        if low != high or not isinstance(low, kind):
-            return None
-        values[name] = low
-    first, last = bounds.get("offset", (None, None))
-    if not isinstance(first, int) or not isinstance(last, int):
-        return None
+        values[name] = bounds[name][0]
+    first, last = bounds["offset"]
     return _OffsetRange(values["topic"], values["partition"], first, last, group.num_rows)
+
+
+def trusted_bounds(group: Any) -> dict[str, tuple[Any, Any]] | None:
+    """Return the lowest and highest topic, partition and offset of a row group by its statistics, if it has the column.
+
+    None if they do not prove a single topic and partition. Then the rows are read.
+    """
+    bounds = {}
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema in ("topic", "partition", "offset"):
+            low_and_high = _bounds(column)
+            if low_and_high is None:
+                return None
+            if not isinstance(low_and_high[0], str if column.path_in_schema == "topic" else int):
+                return None
+            bounds[column.path_in_schema] = low_and_high
+    # If the bounds differ, the group may have rows of several partitions. Only the rows show that.
+    if any(low != high for name, (low, high) in bounds.items() if name != "offset"):
+        return None
+    return bounds
+
+
+def require_within(bounds: Mapping[str, tuple[Any, Any]], table: pa.Table, path: str, index: int) -> None:
+    """Raise DumpError if rows of a row group are outside its :func:`trusted_bounds`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, (low, high) in bounds.items():
+        column = table.column(name)
+        if isinstance(low, str):
+            column = column.cast(pa.string())
+        extremes = pc.min_max(column).as_py()
+        if column.null_count or not low <= extremes["min"] <= extremes["max"] <= high:
+            raise DumpError(
+                f"the statistics of row group {index} are wrong: it has rows whose {name} is not in {low}..{high}",
+                where=printable(path),
+                hint=NEW_DUMP,
+            )
 
 
 def _bounds(column: Any) -> tuple[Any, Any] | None:

@@ -12,7 +12,7 @@ from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
 from .errors import DumpError, DumpRot, printable, rot, unreadable
-from .footers import open_parquet, row_batches
+from .footers import open_parquet, require_within, row_batches, trusted_bounds
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
 from .model import Dump, Grown
@@ -151,16 +151,21 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
 
 
 def _decode(filesystem: FileSystem, path: str) -> None:
-    """Decode every page of the columns that kstate reads. Without a digest, damage inside of a value is not found."""
+    """Decode every page of the columns that kstate reads, and compare rows with the statistics that kstate trusts.
+
+    Without a digest, damage inside of a value is not found.
+    """
     import pyarrow as pa
 
     try:
         with open_parquet(filesystem, path) as parquet:
             # Only these columns, because a restoration reads no others.
             names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
-            for _ in row_batches(parquet, path, _ROWS, range(parquet.num_row_groups), names):
-                pass
-    except (OSError, pa.ArrowException) as error:
+            for index in range(parquet.num_row_groups):
+                bounds = trusted_bounds(parquet.metadata.row_group(index)) or {}
+                for table in row_batches(parquet, path, _ROWS, [index], names):
+                    require_within(bounds, table, path, index)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 
 

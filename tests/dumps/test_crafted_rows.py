@@ -12,9 +12,10 @@ import pytest
 
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Slice
+from kstate_cli.dump_reader.verification import files_of_dump, verify_files
 
 from .crafted import Crafted, data_page, levels, set_field, values
-from .support import open_dump, rows
+from .support import A, B, open_dump, rows
 from .test_missing_rows import read_at_once, read_in_batches, whole
 
 ROWS, GROUP = 60, 20
@@ -131,3 +132,36 @@ def test_contradictory_footers(tmp_path: Path, change: Callable[[Crafted], None]
     with pytest.raises(DumpError, match=reason) as caught:
         open_dump(tmp_path)
     assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("column", "highest", "lowest", "wrong"),
+    [
+        ("topic", A.encode(), A.encode(), B),
+        ("partition", bytes(4), bytes(4), 1),
+        ("offset", (19).to_bytes(8, "little"), (1).to_bytes(8, "little"), None),
+        ("offset", (18).to_bytes(8, "little"), bytes(8), None),
+    ],
+)
+def test_verification_compares_rows_with_their_statistics(
+    tmp_path: Path, column: str, highest: bytes, lowest: bytes, wrong: Any
+) -> None:
+    """A restoration trusts them: it does not read the topic of each row."""
+    table = TABLE
+    if wrong is not None:
+        at = TABLE.schema.get_field_index(column)
+        cells = TABLE.column(column).to_pylist()
+        cells[7] = wrong
+        table = TABLE.set_column(at, TABLE.schema.field(at), pa.array(cells, TABLE.schema.field(at).type))
+    file = Crafted.of_table(table, row_group_size=GROUP)
+    statistics = file.chunk(column)[12][1]
+    for number, value in ((1, highest), (2, lowest), (5, highest), (6, lowest)):
+        if number in statistics:
+            set_field(statistics, number, value)
+    path = tmp_path / "a.parquet"
+    path.write_bytes(file.render())
+    dump = files_of_dump(str(tmp_path))
+    (finding,) = verify_files(dump.uri, dump.files)
+    assert f"the statistics of row group 0 are wrong: it has rows whose {column} is not in" in finding.message
+    path.write_bytes(crafted().render())
+    assert not verify_files(dump.uri, dump.files)
