@@ -61,7 +61,7 @@ class _Survey:
         if is_hidden(file.relative):
             if is_parquet_name(file.relative):
                 self.hidden.append(file.relative)
-            elif file.size and not is_byproduct(file.relative):
+            elif file.size and not is_byproduct(file.relative) and file.relative != manifests.VERIFIED:
                 self.other_hidden.append(file.relative)
             return False
         # Otherwise the first bytes decide, because some writers use other file names.

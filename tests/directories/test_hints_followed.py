@@ -324,10 +324,15 @@ def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
     verified = [warm(*words) for _, *words in commands]
     assert sorted(ended.status for ended in verified) == [0, 3]
     damaged = next(ended for ended in verified if ended.status == 3)
-    for _, *words in printed_commands(damaged):
-        assert warm(*words).status in (0, 1)
+    (_, *wipe), (_, *rebuild) = printed_commands(damaged)
+    rebuilt = shutil.copytree(other, tmp_path / "rebuilt" / app.name)
+    assert warm(*wipe).status in (0, 1)
     assert warm("verify", other).status in (0, 1)
     assert warm("diff", app, other).status == 3, "they differ, and all was compared"
+    arguments = {"DUMP": DUMP, "RELEASE": "4.3", "FILE": SPEC, str(other): rebuilt}
+    followed = warm(*(arguments.get(word, word) for word in rebuild), "--engine", "local")
+    assert followed.status in (0, 1) and "--rebuild" in rebuild, followed.report
+    assert warm("verify", rebuilt).status in (0, 1) and warm("diff", app, rebuilt).status in (0, 1)
 
 
 @pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests.golden import unpack
 from tests.growing import GrowingDump
 from tests.restore.support import APP, ROOT, SPEC
 from tests.restore.support import TOPIC as BULK
@@ -88,6 +89,23 @@ def test_restore_and_its_dry_run_name_rot(warm: Warm, dump: Path, tmp_path: Path
     assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.report
     ended = warm(*words, "-o", "json")
     assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.report
+
+
+def test_no_reader_of_a_dump_warns_of_the_record(warm: Warm, tmp_path: Path) -> None:
+    """The file that `verify-dump` writes is kstate's own."""
+    dump = shutil.copytree(EXAMPLES / "dump", tmp_path / "dump")
+    assert warm("verify-dump", dump).status == 0 and (dump / "_verified.json").exists()
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    for words in (
+        ("restore", app, "--from-changelog", dump, "--for", "4.3", "--engine", "local", "--dry-run"),
+        ("ls-dump", dump),
+        ("verify-dump", dump),
+        ("ls", app, "--spec", "--from-changelog", dump),
+        ("lag", app, "--dump", dump),
+        ("check", app, "--for", "4.3", "--dump", dump),
+    ):
+        ended = warm(*words)
+        assert ended.status != 2 and "_verified" not in ended.err + ended.out, ended.report
 
 
 def test_check_says_when_each_part_was_read(warm: Warm, dump: Path, tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ def diff(
     ] = False,
     ignore_headers: Annotated[bool, typer.Option(option.IGNORE_HEADERS, help="Ignore differences in headers.")] = False,
     positions: Annotated[
-        bool, typer.Option(option.POSITIONS, help="Also count different offsets and Positions as differences.")
+        bool,
+        typer.Option(
+            option.POSITIONS,
+            help="Count different offsets and Positions as differences. Otherwise, kstate only prints them.",
+        ),
     ] = False,
     limit: Annotated[
         int,

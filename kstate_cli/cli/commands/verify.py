@@ -147,10 +147,13 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
         raise ConditionNotMet(
             f"kstate found damage: {counts}",
             hint=(
-                "remove the damaged stores with the commands below. The application restores stores that have a "
-                "changelog when it starts:"
+                "move the damaged stores to a backup. When the application starts, it restores the stores that have "
+                "a changelog:"
             ),
-            hint_details=first_lines(_ways_out(report)),
+            hint_details=[
+                *first_lines(_ways_out(report)),
+                f"or, to rebuild those stores from a dump at once, run {_rebuild(report)}",
+            ],
         )
     # The only problem is that files were in use. A second call may read them, and nothing is wrong with them.
     if codes.keys() == {IN_USE}:
@@ -167,8 +170,8 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     )
 
 
-def _ways_out(report: AppReport) -> list[str]:
-    """Return the commands that move damaged stores out, or the whole task for a damaged file of it."""
+def _damaged(report: AppReport) -> list[tuple[str, str | None]]:
+    """Return the damaged stores, each as its task and name; None as name if a file of the task itself is damaged."""
     from kstate_cli.verify.findings import VerifyLevel
 
     damaged = [
@@ -178,14 +181,29 @@ def _ways_out(report: AppReport) -> list[str]:
     ]
     # Of these the file of the task is damaged, so that the whole task has to go.
     whole = {part.task for part in damaged if part.store is None}
-    # A dict for its order: each command once, in the order of the report.
-    commands: dict[str, None] = {}
-    for part in damaged:
-        options = [option.TASK, part.task]
-        if part.store is not None and part.task not in whole:
-            options += [option.STORE, part.store]
-        commands[command("wipe", report.app, *options)] = None
-    return list(commands)
+    # A dict for its order: each store once, in the order of the report.
+    return list(dict.fromkeys((part.task, None if part.task in whole else part.store) for part in damaged))
+
+
+def _ways_out(report: AppReport) -> list[str]:
+    """Return the commands that move damaged stores out, or the whole task for a damaged file of it."""
+    return [
+        command("wipe", report.app, option.TASK, task, *([] if store is None else [option.STORE, store]))
+        for task, store in _damaged(report)
+    ]
+
+
+def _rebuild(report: AppReport) -> str:
+    """Return the command that rebuilds the damaged stores, or their whole tasks, from a dump."""
+    damaged = _damaged(report)
+    words: list[str] = []
+    for task in dict.fromkeys(task for task, _ in damaged):
+        words += [option.TASK, task]
+    if all(store is not None for _, store in damaged):
+        for store in dict.fromkeys(store for _, store in damaged if store is not None):
+            words += [option.STORE, store]
+    source = (option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE", option.SPEC, "FILE")
+    return command("restore", report.app, *source, *words, option.REBUILD)
 
 
 def _show(report: AppReport, *, quiet: bool) -> None:

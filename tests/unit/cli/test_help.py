@@ -190,8 +190,8 @@ def test_an_example_of_every_night_reads_another_part_each_time() -> None:
     assert len(examples) >= 3
     for example in examples:
         part = example.words[example.words.index("--subset") + 1]
-        shown = subprocess.run(["sh", "-c", f'printf %s "{part}"'], check=True, capture_output=True, text=True).stdout
-        assert re.fullmatch("[1-7]/7", shown)
+        printed = subprocess.run(["sh", "-c", f'printf %s "{part}"'], check=True, capture_output=True, text=True).stdout
+        assert re.fullmatch("[1-7]/7", printed)
         if "each" in example.purpose:
             assert "date" in part and f'"{part}"' in example.line, example
 
