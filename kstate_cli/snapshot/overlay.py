@@ -246,12 +246,14 @@ def _database(store_path: Path, store: StoredStore, stored: StoredDatabase) -> D
     live = {
         family: tuple(LiveFile(name, files[name].size) for name in names) for family, names in stored.families.items()
     }
+    if offsets is not None:
+        live.setdefault(OFFSETS_CF, ())
     data = {family: names for family, names in stored.families.items() if family != OFFSETS_CF}
     logs = [int(name.partition(".")[0]) for name in files if is_log(name)]
     return Database(
         path=path,
         segment_start=start,
-        column_families=tuple(stored.families),
+        column_families=tuple(live),
         live=live,
         sst_formats=frozenset(),
         rows=0,

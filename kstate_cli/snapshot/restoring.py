@@ -32,9 +32,11 @@ from kstate_cli.formats.offsets import OffsetsRecord, encode_rows
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
+from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.signals import submitted
+from kstate_cli.snapshot.choice import release_of
 from kstate_cli.snapshot.log_facts import Ask, following, read_logs, require_unchanged, why_not_continued
 from kstate_cli.snapshot.model import (
     MOST_AHEAD_MS,
@@ -353,7 +355,9 @@ def _close(folder: Path, live: _LiveFiles, record: OffsetsRecord) -> _LiveFiles:
     The rows stay in the very files of the snapshot: only the column family ``offsets`` gets another SST. Raise
     RocksError.
     """
-    with nofollow.unmoved(folder), WritableStore(folder) as store:
+    # The release creates the family in a segment that lacks it.
+    release = release_of(OffsetsHome.COLUMN_FAMILY)
+    with nofollow.unmoved(folder), WritableStore(folder, release) as store:
         store.set_offsets(encode_rows(record))
     # A process leaves it, and the application makes its own.
     nofollow.unlink(folder / "LOCK", missing_ok=True)

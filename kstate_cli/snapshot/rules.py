@@ -440,19 +440,23 @@ def earlier_stores(
 
 
 def closed_record(store: StoredStore, database: StoredDatabase) -> OffsetsRecord | None:
-    """Return the content of ``offsets`` that a restoration gives a database of a cut; None for no such family.
+    """Return the content of ``offsets`` that a restoration gives a database of a cut.
+
+    None for a store of a release that has no such column family.
 
     The store was not closed, but its rows and its offset are as those of a closed one: the lowest offset in every
     segment, and ``status`` closed. Transactional stores have no status, and get none.
     """
-    if database.offsets is None:
-        return None
     records = [other.offsets for other in store.databases if other.offsets is not None]
+    if not records:
+        return None
+    # A segment that Streams was creating may lack the family. Without an offset in it, the store would have none.
+    own = database.offsets or OffsetsRecord(records[0].offsets)
     status = None
     if any(record.status is not None for record in records):
         status = STATUS_CLOSED
-    position = database.offsets.position
+    position = own.position
     if any(record.position != position for record in records):
         # Streams takes the highest of all segments, which is ahead of the rows of the others.
         position = lowest_position([record.position for record in records])
-    return OffsetsRecord(store.offsets or database.offsets.offsets, position, status)
+    return OffsetsRecord(store.offsets or own.offsets, position, status)

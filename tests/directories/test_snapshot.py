@@ -8,6 +8,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import pytest
 
 from kstate_cli import clock
 from kstate_cli.change.fingerprint import every_file
+from kstate_cli.formats.offsets import STATUS_OPEN, decode_rows, encode_rows
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.snapshot.capture import capture
 from kstate_cli.snapshot.capture_plan import CaptureRequest
 from kstate_cli.snapshot.folder import FolderRepository
@@ -194,6 +198,35 @@ def test_a_killed_at_least_once_directory_is_restored_as_closed(tmp_path: Path) 
     assert rows and not [row for row in rows if row.get("status") == "open"]
     changelogs = {(row["task"], row["store"]): row["changelog"] for row in result.rows if row["type"] == "store"}
     assert {(row["task"], row["store"]): row["changelog"] for row in rows} == changelogs
+
+
+def test_each_segment_of_a_restored_store_states_its_offset(tmp_path: Path) -> None:
+    """Streams was killed while it created a segment: the segment has no column family `offsets` yet."""
+    app = small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped", "window-count"))
+    segments = sorted((app / "0_0" / "window-count").iterdir())
+    for path in segments:
+        with Shadow(path) as shadow:
+            record = decode_rows(shadow.rows("offsets"))
+        with WritableStore(path) as database:
+            database.set_offsets(encode_rows(replace(record, status=STATUS_OPEN)))
+            if path == segments[-1]:
+                database.drop("offsets")
+    words = ("--guarantee", "at_least_once", "--warnings-ok", "-o", "json")
+    result = kstate("snapshot", app, "--out", tmp_path / "repository", *words)
+    (captured,) = (row for row in result.rows if row.get("task") == "0_0" and row.get("store") == "window-count")
+    restored = tmp_path / "elsewhere" / app.name
+    restored.parent.mkdir()
+    kstate("restore", restored, "--from-snapshot", tmp_path / "repository", OLD, "--warnings-ok")
+    stated = []
+    for path in sorted((restored / "0_0" / "window-count").iterdir()):
+        with Shadow(path) as shadow:
+            stated.append(decode_rows(shadow.rows("offsets")).offsets)
+    assert len(stated) > 1
+    (changelog,) = captured["changelog"].values()
+    assert [list(offsets.values()) for offsets in stated] == [list(changelog.values())] * len(stated)
+    (row,) = (row for row in kstate("ls", restored, "-o", "json", status=None).rows
+              if row.get("task") == "0_0" and row.get("store") == "window-count")  # fmt: skip
+    assert row["segments_without_offset"] == [] and row["changelog"] == captured["changelog"]
 
 
 def test_the_lock_of_a_running_application_outlives_a_snapshot(app: Path, tmp_path: Path) -> None:

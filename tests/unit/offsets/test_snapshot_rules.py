@@ -380,6 +380,12 @@ def test_a_restored_cut_is_as_closed() -> None:
     whole = dataclasses.replace(stored, offsets={TP: 30}, databases=tuple(databases))
     for each in databases:
         assert closed_record(whole, each) == OffsetsRecord({TP: 30}, Position.empty(), STATUS_CLOSED)
+    # Of a segment that Streams was creating, the family may not exist yet; up to 4.2 it never does.
+    created = dataclasses.replace(stored.databases[0], offsets=None)
+    assert closed_record(dataclasses.replace(whole, databases=(*databases, created)), created) == OffsetsRecord(
+        {TP: 30}, Position.empty(), STATUS_CLOSED
+    )
+    assert closed_record(dataclasses.replace(whole, databases=(created, created)), created) is None
     two = dataclasses.replace(whole, databases=tuple(databases[:2]))
     assert closed_record(two, databases[0]) == OffsetsRecord({TP: 30}, positions[1], STATUS_CLOSED)
     transactional = dataclasses.replace(databases[0], offsets=OffsetsRecord({TP: 40}, positions[0], None))
