@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -523,6 +523,8 @@ class Passage:
     """Whether offsets rise from row to row, so that no row must be sorted. False after a row has shown the opposite."""
     _rising: tuple[int, int] | None = None
     """The first and last offset of a range that was read completely, and whose offsets rise."""
+    _sums: dict[tuple[int, int, str, tuple[int, ...]], int] = field(default_factory=dict)
+    """The sum of the offsets that a part has in a piece, for each part and piece that was read completely."""
 
     def is_rising(self, part: Slice) -> bool:
         """Return whether all rows of the part were read before, and their offsets rise."""
@@ -533,6 +535,15 @@ class Passage:
         first, last = self._rising or (part.first, part.last)
         if first <= part.first <= last + 1:
             self._rising = first, max(last, part.last)
+
+    def require_same_offsets(self, part: Slice, piece: Piece, offsets: int) -> None:
+        """Raise DumpError if the sum of the part's offsets in a piece is not that of an earlier reading.
+
+        Readings with different columns are matched by the numbers of their rows. So the file must be the same.
+        """
+        place = (part.first, part.last, piece.path, piece.row_groups)
+        if self._sums.setdefault(place, offsets) != offsets:
+            raise changed(piece)
 
 
 class OpenFiles:

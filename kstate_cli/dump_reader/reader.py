@@ -24,19 +24,25 @@ _BATCH_BYTES: Final = 8 << 20
 _LEAST_ROWS: Final = 256
 
 
-def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
+def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem, passage: Passage | None = None) -> pa.Table:
     """Return all rows of a slice, by offset, each offset once.
 
     ``columns`` are some of :data:`~kstate_cli.dump_reader.schema.RECORD_COLUMNS`, in that order; ``offset`` is appended
     if it is not among them. Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64,
-    headers list<struct<key: string, value: binary>>. Rows with a null key are included.
+    headers list<struct<key: string, value: binary>>. Rows with a null key are included. Readings with the same
+    ``passage`` must find the same rows.
 
     Raises DumpError if a file cannot be read or has changed since the dump was opened, and if two different rows have
     the same offset. The message names the file or the offset.
     """
     names = _names(columns)
     with OpenFiles(filesystem) as files:
-        tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
+        tables = []
+        for piece in part.pieces:
+            of_piece = [*_tables(part, piece, names, files)]
+            if passage is not None:
+                passage.require_same_offsets(part, piece, sum(_sum(_offsets(table)) for table in of_piece))
+            tables += of_piece
         table = _concatenated(tables, names)
         # Usually the offsets rise. Then no row is sorted or compared, which would copy every value.
         if is_rising(_offsets(table)):
@@ -67,7 +73,7 @@ def iter_slice(
     if max_bytes is not None:
         most = max(1, min(max_rows, max_bytes // average))
     if max_bytes is None and part.rows <= max_rows:
-        table = read_slice(part, columns, filesystem)
+        table = read_slice(part, columns, filesystem, passage)
         if table.num_rows:
             yield table.select(columns)
         return
@@ -78,13 +84,13 @@ def iter_slice(
             read = [*columns] if passage.is_rising(part) else names
             tables = _packed(_in_order(part, read, files, most, passage), max_rows, max_bytes)
         else:
-            tables = _windows(part, names, files, most)
+            tables = _windows(part, names, files, most, passage)
         yield from (table.select(columns) for table in tables)
 
 
-def _windows(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iterator[pa.Table]:
+def _windows(part: Slice, names: list[str], files: OpenFiles, most: int, passage: Passage) -> Iterator[pa.Table]:
     """Yield the rows of a slice that is not in order: ``most`` offsets at a time, each of these windows sorted."""
-    offsets = _all_offsets(part, files)
+    offsets = _all_offsets(part, files, passage)
     for begin in range(0, len(offsets), most):
         low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
         # Each window reads all pieces that overlap it. So more is read, but only the rows of one window are in memory.
@@ -252,10 +258,18 @@ def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
     return offsets
 
 
-def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
+def _sum(offsets: npt.NDArray[np.int64]) -> int:
+    return int(offsets.sum())
+
+
+def _all_offsets(part: Slice, files: OpenFiles, passage: Passage) -> npt.NDArray[np.int64]:
     import numpy as np
 
-    offsets = [_offsets(table) for piece in part.pieces for table in _batches(part, piece, ["offset"], files)]
+    offsets: list[npt.NDArray[np.int64]] = []
+    for piece in part.pieces:
+        of_piece = [_offsets(table) for table in _batches(part, piece, ["offset"], files)]
+        passage.require_same_offsets(part, piece, sum(map(_sum, of_piece)))
+        offsets += of_piece
     if not offsets:
         return np.empty(0, np.int64)
     return np.unique(np.concatenate(offsets))
@@ -268,6 +282,7 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passag
     """
     last = -1
     for piece in part.pieces:
+        total = 0
         for table in _batches(part, piece, names, files):
             if "offset" in names:
                 offsets = _offsets(table)
@@ -278,8 +293,11 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passag
                     # Tables that were yielded already may be wrong. So the caller begins again, with sorted windows.
                     raise OutOfOrder
                 last = int(offsets[-1])
+                total += _sum(offsets)
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
+        if "offset" in names:
+            passage.require_same_offsets(part, piece, total)
     # Marked only after the last table, because a reading that was stopped has not seen all offsets.
     passage.mark_rising(part)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
 from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.model import Dump, Slice
 from kstate_cli.dump_reader.reader import read_slice
 from kstate_cli.dump_reader.slices import slices
@@ -103,3 +106,31 @@ def test_offsets_outside_the_range_of_their_file(
     pq.write_table(pa.concat_tables([rows(A, 0, 50, start=25), *others]), path)
     with pytest.raises(DumpError, match="has changed since"):
         read(part)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("max_rows", [10, 1000])
+def test_files_that_were_replaced_between_two_readings(tmp_path: Path, ordered: bool, max_rows: int) -> None:
+    """A restoration reads keys first and values later, by the numbers of their rows."""
+    path, table = tmp_path / "a.parquet", rows(count=60)
+    missing = [pc.not_equal(table.column("offset"), offset) for offset in (20, 40)]
+    pq.write_table(table.filter(missing[0]), path)
+    part = replace(whole(open_dump(tmp_path)), ordered=ordered)
+    passage = Passage(ordered)
+    assert sum(keys.num_rows for keys in all_tables(part, ["key"], max_rows, 1 << 20, passage)) == 59
+    assert sum(values.num_rows for values in all_tables(part, ["value", "offset"], max_rows, 1 << 20, passage)) == 59
+    pq.write_table(table.filter(missing[1]), path)
+    with pytest.raises(DumpError, match="has changed since"):
+        all_tables(part, ["value", "offset"], max_rows, 1 << 20, passage)
+
+
+def test_files_that_were_replaced_between_two_readings_at_once(tmp_path: Path) -> None:
+    path, table = tmp_path / "a.parquet", rows(count=60)
+    missing = [pc.not_equal(table.column("offset"), offset) for offset in (20, 40)]
+    pq.write_table(table.filter(missing[0]), path)
+    part, passage = whole(open_dump(tmp_path)), Passage()
+    read_slice(part, ["key"], fs.LocalFileSystem(), passage)
+    read_slice(part, ["value"], fs.LocalFileSystem(), passage)
+    pq.write_table(table.filter(missing[1]), path)
+    with pytest.raises(DumpError, match="has changed since"):
+        read_slice(part, ["value"], fs.LocalFileSystem(), passage)

@@ -149,7 +149,7 @@ def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Genera
         yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)
         return
     # Records out of order are sorted as a whole, for which such slices are small enough.
-    table = read_slice(job.slice, columns, filesystem)
+    table = read_slice(job.slice, columns, filesystem, passage)
     rows = batch_records(job)
     for first in range(0, len(table), rows):
         yield table.slice(first, rows)
