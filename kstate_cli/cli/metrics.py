@@ -64,16 +64,25 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 class Metrics:
     """Measure a command from ``with`` to its end. Without a path it does nothing.
 
-    ``folder`` is the application directory, or with ``application`` a dump or None.
+    ``folder`` is the application directory, or with ``application`` a ``place`` of another kind or None.
 
     Raise InUse if another command writes the same file, UsageError if it cannot be written or is in ``folder``,
     Refused if kstate did not write it: it would be lost.
     """
 
-    def __init__(self, path: Path | None, command: str, folder: Path | None, *, application: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        command: str,
+        folder: Path | None,
+        *,
+        application: str | None = None,
+        place: str = "dump",
+    ) -> None:
         self._path, self._command, self._folder = path, command, folder
         self._application = application or ("" if folder is None else folder.name)
-        self._is_dump = application is not None
+        self._has_runs = application is None
+        self._place = place if application is not None else "application directory"
         self._lock: int | None = None
         self._began = 0.0
         self._code: int | None = None
@@ -145,7 +154,7 @@ class Metrics:
         folder = self._folder
         if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
-                f"--metrics-file {quoted(path)} is inside the {'dump' if self._is_dump else 'application directory'}",
+                f"--metrics-file {quoted(path)} is inside the {self._place}",
                 hint="pass a file in the textfile collector's folder",
             )
         if path.is_dir():
@@ -193,7 +202,7 @@ class Metrics:
         # The duration is by the clock of the day, as both times are: if that is set, all three show it.
         self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)
         self._gauge(registry, "kstate_last_run_exit_code", code)
-        if self._folder is not None and not self._is_dump:
+        if self._folder is not None and self._has_runs:
             self._gauge(registry, "kstate_bytes_pinned", self._pinned(self._folder))
         if self.records is not None:
             self._gauge(registry, "kstate_records", self.records)

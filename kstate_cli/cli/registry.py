@@ -45,6 +45,7 @@ class QuietOutput(Enum):
 
     ROWS = "the table and its last line"
     VERDICT = "a line for each problem, followed by the verdict"
+    PROBLEMS = "a line for each problem, followed by the verdict, or nothing without a problem"
     CHANGE = "nothing if it succeeds, or the plan with `--dry-run`"
 
 
@@ -98,7 +99,7 @@ COMMANDS: Final = {
         repeats=_STORES,
     ),
     "fleet": Entry("fleet", "fleet", "Compare the tasks of many hosts.", Purpose.PREDICT, QuietOutput.VERDICT),
-    "verify": Entry("verify", "verify", "Read every data block and report damage.", Purpose.READ, QuietOutput.VERDICT),
+    "verify": Entry("verify", "verify", "Read every data block and report damage.", Purpose.READ, QuietOutput.PROBLEMS),
     "migrate": Entry(
         "migrate",
         "migrate",
@@ -128,7 +129,7 @@ COMMANDS: Final = {
         "ls_dump", "ls_dump", "List a dump with offsets, gaps, age and health.", Purpose.KEEP, QuietOutput.ROWS
     ),
     "verify-dump": Entry(
-        "verify_dump", "verify_dump", "Read all files of a dump and report damage.", Purpose.KEEP, QuietOutput.VERDICT
+        "verify_dump", "verify_dump", "Read all files of a dump and report damage.", Purpose.KEEP, QuietOutput.PROBLEMS
     ),
     "restore": Entry(
         "restore",
@@ -166,7 +167,7 @@ COMMANDS: Final = {
         "verify_snapshots",
         "Read all snapshot files and report damage.",
         Purpose.KEEP,
-        QuietOutput.VERDICT,
+        QuietOutput.PROBLEMS,
     ),
     "prune-snapshots": Entry(
         "prune_snapshots",

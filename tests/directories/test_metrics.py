@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from kstate_cli.cli.metrics import Metrics
 from tests.golden import unpack
 
 from .support import kstate, tree_hash
+from .test_cold import EXAMPLES
 
 
 def read(path: Path, command: str = "migrate") -> dict[str, float]:
@@ -45,6 +47,29 @@ def test_metrics_of_a_migration(tmp_path: Path) -> None:
     assert bad["kstate_last_success_timestamp_seconds"] == good["kstate_last_success_timestamp_seconds"]
     assert bad["kstate_last_run_timestamp_seconds"] > good["kstate_last_run_timestamp_seconds"]
     assert sorted(path.name for path in tmp_path.glob("*kstate.prom*")) == [".kstate.prom.lock", "kstate.prom"]
+
+
+@pytest.mark.parametrize(("command", "name"), [("verify-dump", "dump"), ("verify-snapshots", "repository")])
+def test_metrics_of_a_verification(command: str, name: str, tmp_path: Path) -> None:
+    """Of every command that reads files in full: the findings with their level, and no file within what is read."""
+    place, file = tmp_path / name, tmp_path / "kstate.prom"
+    if command == "verify-dump":
+        shutil.copytree(EXAMPLES / "dump", place)
+    else:
+        kstate("snapshot", unpack("4.3.1-demo-eos", tmp_path / "state"), "--out", place)
+    good = kstate(command, place, "--metrics-file", file, "--quiet")
+    assert good.out == good.err == "" and read(file, command)["kstate_last_run_exit_code"] == 0
+    files = (path for path in place.rglob("*") if path.is_file() and path.suffix != ".json")
+    damaged = max(files, key=lambda path: path.stat().st_size)
+    damaged.chmod(0o644)
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])
+    kstate(command, place, "--metrics-file", file, status=3)
+    bad = read(file, command)
+    assert bad["kstate_last_run_exit_code"] == 3 and bad["kstate_findings"] == 1
+    assert bad["kstate_last_success_timestamp_seconds"] < bad["kstate_last_run_timestamp_seconds"]
+    refusal = kstate(command, place, "--metrics-file", place / "kstate.prom", status=2)
+    assert f"is inside the {name}" in refusal.err
 
 
 def test_a_warning_is_no_success(tmp_path: Path) -> None:

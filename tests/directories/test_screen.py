@@ -159,7 +159,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    assert kstate("verify", app, "-q").out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: no damage"
+    assert kstate("verify", app).out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: no damage"
     sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
     sst.write_bytes(sst.read_bytes()[:-10])
     assert kstate("verify", app, "-q", status=3).out.splitlines()[-1].endswith(": 1 finding")

@@ -200,6 +200,8 @@ def test_quiet_leaves_only_the_answer(command: str, places: dict[str, Path], tmp
             assert [line for line in loud[:3] if line in quiet] == loud[:3] == quiet[:3]
         case QuietOutput.VERDICT:
             assert len([line for line in quiet if not line.startswith(" ")]) <= 2 and quiet == loud[-len(quiet) :]
+        case QuietOutput.PROBLEMS:
+            assert not quiet, "\n".join(quiet)
         case QuietOutput.CHANGE:
             # Warnings are problems, and one line each but for its folds.
             assert not quiet or ("--warnings-ok" in words and quiet[0].startswith("warning: ")), "\n".join(quiet)

@@ -108,7 +108,7 @@ def verify(
         # The report has only stores that are here. Those that only a backup of kstate has are named beside it.
         say_backups(emptied, quiet=False)
         # The verdict comes last, because a terminal scrolls a long table away.
-        results.text(partial(_sum_up, report))
+        results.text(partial(_sum_up, report, quiet=quiet))
         sys.stdout.flush()
         _raise_verdict(codes, report)
         return metrics.finish(warnings_code(report.doubtful or emptied))
@@ -250,8 +250,8 @@ def _verdict_of(store: StoreReport) -> str:
     return "doubtful" if store.doubt else "ok"
 
 
-def _sum_up(report: AppReport) -> None:
-    """Return one line: the bytes that were read, and the verdict."""
+def _sum_up(report: AppReport, *, quiet: bool) -> None:
+    """Print one line: the bytes that were read, and the verdict; with ``quiet`` only that on a problem."""
     rows = sum(store.rows for store in report.stores)
     size = size_text(sum(store.content_bytes for store in report.stores))
     read = f"{plural(len(report.stores), 'store')}, {plural(rows, 'row')}, {size}"
@@ -259,7 +259,7 @@ def _sum_up(report: AppReport) -> None:
         print_line(f"{read}: {plural(len(report.findings), 'finding')}", "bold red")
     elif report.doubtful:
         print_line(f"{read}: no damage, but rows may be missing", "bold yellow")
-    else:
+    elif not quiet:
         print_line(f"{read}: no damage", "bold green")
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,7 +16,7 @@ from kstate_cli import clock, option
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.help_examples import Example
-from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
+from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, part_of
 from kstate_cli.cli.output import Format, output_of, say, table, waiting
 from kstate_cli.cli.views.plan import ByteProgress
 from kstate_cli.clock import utc_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kstate_cli.cli.lines.dumps import VerifyDumpFindingLine, VerifyDumpLine, VerifyDumpSummaryLine
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import Output
     from kstate_cli.dump_reader.verification import DumpFile, FileFinding
     from kstate_cli.dump_writer.verified import VerifiedPart
@@ -55,6 +57,7 @@ def verify_dump(
     no_record: Annotated[
         bool, typer.Option(option.NO_RECORD, help="Write nothing to the dump. A later run then cannot resume this one.")
     ] = False,
+    metrics_file: MetricsFile = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -66,19 +69,35 @@ def verify_dump(
 
     The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.dump_reader.location import absolute
+
+    part = part_of(option.SUBSET, subset, "for example 1/7")
+    place = absolute(dump)
+    # The metrics file must not be within the dump. For a bucket there is no folder to compare with.
+    folder = None if "://" in place else Path(place)
+    with Metrics(metrics_file, "verify-dump", folder, application=place.rstrip("/").rpartition("/")[2]) as metrics:
+        results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
+        return metrics.finish(_verify(dump, part, results, metrics, is_recorded=not no_record))
+
+
+def _verify(
+    dump: str, part: tuple[int, int], results: Output[VerifyDumpLine], metrics: Metrics, *, is_recorded: bool
+) -> int:
+    """Read one part of a dump and print the result. Return the exit code. Raise ConditionNotMet and Refused."""
     from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files
     from kstate_cli.dump_writer.verified import VerifiedPart
 
-    number, parts = part_of(option.SUBSET, subset, "for example 1/7")
+    number, parts = part
+    quiet = results.quiet
     began = time.monotonic()
     with waiting("reading the manifest", quiet=quiet):
         # The files are those of the manifest: one that is missing has to be reported, and only the manifest names it.
         dump_files = files_of_dump(dump)
     # The part follows from the name of the file, so that it stays while the dump grows.
     files = [file for file in dump_files.files if file.part(parts) == number]
-    reading = _PartReading(dump, (number, parts), files, recorded=not no_record)
-    results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
+    reading = _PartReading(dump, (number, parts), files, recorded=is_recorded)
     if reading.earlier:
         results.say(
             f"kstate resumes an interrupted run that has read {reading.earlier} of {plural(len(files), 'file')} "
@@ -92,14 +111,16 @@ def verify_dump(
     with ByteProgress("verifying", quiet=quiet) as progress, reading:
         progress.begin(sum(file.size or 0 for file in reading.files))
         findings = verify_files(dump, reading.files, read)
+    # Counted before they are printed: the metrics have the findings even if standard output is lost.
+    metrics.findings = Counter((finding.code, _level(finding)) for finding in findings)
     size = sum(file.size or 0 for file in files)
-    part = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
+    verified = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
     warning = None
-    if not no_record:
-        warning = _recorded(dump, (number, parts), part, findings)
+    if is_recorded:
+        warning = _recorded(dump, part, verified, findings)
     files_text = plural(len(files), "file")
     if parts > 1:
-        files_text += f" of part {subset}"
+        files_text += f" of part {number}/{parts}"
     summary: VerifyDumpSummaryLine = {
         "type": "summary",
         "path": uri_text(absolute(dump)),
@@ -107,13 +128,14 @@ def verify_dump(
         "files": len(files),
         "bytes": size,
         "findings": dict(Counter(finding.code for finding in findings)),
-        "subset": subset,
+        "subset": f"{number}/{parts}",
         "read_before": reading.earlier,
         "left_out": len(dump_files.files) - len(files),
         "seconds": round(time.monotonic() - began, 3),
     }
     results.show(
-        _lines(findings, warning, summary), lambda: _show(findings, warning, f"{files_text}, {size_text(size)}")
+        _lines(findings, warning, summary),
+        lambda: _show(findings, warning, f"{files_text}, {size_text(size)}", quiet=quiet),
     )
     sys.stdout.flush()
     if findings:
@@ -131,17 +153,18 @@ def _lines(
 
 
 def _finding_line(finding: FileFinding) -> VerifyDumpFindingLine:
-    level = "damage"
-    if finding.code == _unreadable():
-        # Rights or a host that does not answer: nothing is known of the bytes.
-        level = "unknown"
     return {
         "type": "finding",
         "code": finding.code,
-        "level": level,
+        "level": _level(finding),
         "path": finding.file.path,
         "message": finding.message,
     }
+
+
+def _level(finding: FileFinding) -> str:
+    # Rights or a host that does not answer: nothing is known of the bytes.
+    return "unknown" if finding.code == _unreadable() else "damage"
 
 
 def _unreadable() -> str:
@@ -164,16 +187,17 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
     return None
 
 
-def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str) -> None:
-    """Print the findings as a table, then the number of files and the verdict."""
+def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str, *, quiet: bool) -> None:
+    """Print the findings as a table, then the number of files and the verdict; with ``quiet`` only with findings."""
     verdict = "no damage"
     if findings:
         # Relative to the dump: absolute paths of a bucket would fill the line.
         rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
         table(None, ("file", "code", Column("message", fold=Fold.WORDS)), rows)
         verdict = f"{plural(len(findings), 'file')} with findings"
-    sys.stdout.write(f"{files_text}: {verdict}\n")
-    sys.stdout.flush()
+    if findings or not quiet:
+        sys.stdout.write(f"{files_text}: {verdict}\n")
+        sys.stdout.flush()
     if warning:
         say(f"warning: {warning}")
 

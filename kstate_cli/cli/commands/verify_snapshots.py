@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.help_examples import Example
-from kstate_cli.cli.options.shared import OutputFormat, Quiet, at_once, part_of, workers_option
+from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, at_once, part_of, workers_option
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.cli.views.plan import ByteProgress
 from kstate_cli.errors import EXIT_OK
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kstate_cli.cli.lines.snapshots import VerifySnapshotsLine, VerifySnapshotsSummaryLine
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import Output
     from kstate_cli.snapshot.health import RepositoryFinding
+    from kstate_cli.snapshot.repository import Repository
 
 HELP_EXAMPLES: Final = {
     "verify-snapshots": (
@@ -47,6 +50,7 @@ def verify_snapshots(
         ),
     ] = "1/1",
     workers: Annotated[int, workers_option("Read N files")] = 0,
+    metrics_file: MetricsFile = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -56,15 +60,36 @@ def verify_snapshots(
     the same part while the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
     read a file.
     """
-    from kstate_cli.snapshot.health import verify
-    from kstate_cli.snapshot.places import repository_of, require_repository
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.snapshot.places import repository_of
 
     part = part_of(option.SUBSET, subset, "for example 1/7")
     place = repository_of(repository)
+    # The metrics file must not be within the repository. For a bucket there is no folder to compare with.
+    folder = None if "://" in place.where else Path(place.where)
+    name = place.where.rstrip("/").rpartition("/")[2]
+    with Metrics(metrics_file, "verify-snapshots", folder, application=name, place="repository") as metrics:
+        results: Output[VerifySnapshotsLine] = output_of(output, None, quiet=quiet)
+        return metrics.finish(_verify(place, part, results, metrics, workers=at_once(workers)))
+
+
+def _verify(
+    place: Repository,
+    part: tuple[int, int],
+    results: Output[VerifySnapshotsLine],
+    metrics: Metrics,
+    *,
+    workers: int,
+) -> int:
+    """Read one part of a repository and print the result. Return the exit code. Raise ConditionNotMet and Refused."""
+    from kstate_cli.snapshot.health import verify
+    from kstate_cli.snapshot.places import require_repository
+
+    quiet = results.quiet
     began = time.monotonic()
     with ByteProgress("verifying", quiet=quiet) as progress:
         require_repository(place)
-        result = verify(place, part, workers=at_once(workers), begin=progress.begin, progress=progress.add)
+        result = verify(place, part, workers=workers, begin=progress.begin, progress=progress.add)
     summary: VerifySnapshotsSummaryLine = {
         "type": "summary",
         "path": place.where,
@@ -72,36 +97,40 @@ def verify_snapshots(
         "files": result.files,
         "bytes": result.bytes,
         "findings": dict(Counter(finding.code for finding in result.findings)),
-        "subset": subset,
+        "subset": "/".join(map(str, part)),
         "left_out": result.left_out,
         "seconds": round(time.monotonic() - began, 3),
     }
-    results: Output[VerifySnapshotsLine] = output_of(output, None, quiet=quiet)
-    results.show(_lines(result.findings, summary), lambda: _show(result.findings, result.files, result.bytes))
+    # Counted before they are printed: the metrics have the findings even if standard output is lost.
+    metrics.findings = Counter((finding.code, _level(finding)) for finding in result.findings)
+    results.show(
+        _lines(result.findings, summary), lambda: _show(result.findings, result.files, result.bytes, quiet=quiet)
+    )
     if result.findings:
         raise _verdict(result.findings)
     return EXIT_OK
 
 
-def _lines(findings: Sequence[RepositoryFinding], summary: VerifySnapshotsSummaryLine) -> Iterator[VerifySnapshotsLine]:
+def _level(finding: RepositoryFinding) -> str:
     from kstate_cli.snapshot.health import UNREADABLE
 
+    # Rights, or a disk that does not answer: nothing is known of the bytes.
+    return "unknown" if finding.code == UNREADABLE else "damage"
+
+
+def _lines(findings: Sequence[RepositoryFinding], summary: VerifySnapshotsSummaryLine) -> Iterator[VerifySnapshotsLine]:
     for finding in findings:
-        level = "damage"
-        if finding.code == UNREADABLE:
-            # Rights, or a disk that does not answer: nothing is known of the bytes.
-            level = "unknown"
         yield {
             "type": "finding",
             "code": finding.code,
-            "level": level,
+            "level": _level(finding),
             "path": finding.path,
             "message": finding.message,
         }
     yield summary
 
 
-def _show(findings: Sequence[RepositoryFinding], files: int, size: int) -> None:
+def _show(findings: Sequence[RepositoryFinding], files: int, size: int, *, quiet: bool) -> None:
     from kstate_cli.cli.columns import Column, Fold
     from kstate_cli.cli.output import print_line, table
     from kstate_cli.texts import plural, size_text
@@ -115,7 +144,8 @@ def _show(findings: Sequence[RepositoryFinding], files: int, size: int) -> None:
     verdict = "no damage"
     if findings:
         verdict = f"{plural(len(findings), 'file')} with findings"
-    print_line(f"{plural(files, 'file')}, {size_text(size)}: {verdict}")
+    if findings or not quiet:
+        print_line(f"{plural(files, 'file')}, {size_text(size)}: {verdict}")
 
 
 def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
