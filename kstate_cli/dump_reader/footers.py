@@ -332,6 +332,21 @@ def require_within(bounds: Mapping[str, tuple[Any, Any]], table: pa.Table, path:
             )
 
 
+def require_headers(group: Any, count: int, path: str, index: int) -> None:
+    """Raise DumpError unless a row group has ``count`` headers, where a row without a header counts as one.
+
+    pyarrow does not notice if the keys of headers end before their values: the last headers of a row are missing then.
+    """
+    for _, column in _columns_of(group, ("headers",)):
+        if column.num_values != count:
+            raise DumpError(
+                f"kstate could read {count:,} values of the headers in row group {index}, but the file's footer "
+                f"records {column.num_values:,}",
+                where=printable(path),
+                hint=NEW_DUMP,
+            )
+
+
 def _bounds(column: Any) -> tuple[Any, Any] | None:
     """Return the minimum and maximum of a column without nulls; None if its statistics do not prove them."""
     if not column.is_stats_set or column.statistics is None:

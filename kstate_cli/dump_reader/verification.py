@@ -12,7 +12,7 @@ from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
 from .errors import DumpError, DumpRot, printable, rot, unreadable
-from .footers import open_parquet, require_within, row_batches, trusted_bounds
+from .footers import open_parquet, require_headers, require_within, row_batches, trusted_bounds
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
 from .model import Dump, Grown
@@ -156,15 +156,23 @@ def _decode(filesystem: FileSystem, path: str) -> None:
     Without a digest, damage inside of a value is not found.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     try:
         with open_parquet(filesystem, path) as parquet:
             # Only these columns, because a restoration reads no others.
             names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
+            has_headers = "headers" in names and not pa.types.is_null(parquet.schema_arrow.field("headers").type)
             for index in range(parquet.num_row_groups):
-                bounds = trusted_bounds(parquet.metadata.row_group(index)) or {}
+                group = parquet.metadata.row_group(index)
+                bounds, headers = trusted_bounds(group) or {}, 0
                 for table in row_batches(parquet, path, _ROWS, [index], names):
                     require_within(bounds, table, path, index)
+                    if has_headers:
+                        lengths = pc.fill_null(pc.list_value_length(table.column("headers")), 0)
+                        headers += pc.sum(pc.max_element_wise(lengths, 1)).as_py()
+                if has_headers:
+                    require_headers(group, headers, path, index)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 

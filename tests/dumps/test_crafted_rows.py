@@ -165,3 +165,16 @@ def test_verification_compares_rows_with_their_statistics(
     assert f"the statistics of row group 0 are wrong: it has rows whose {column} is not in" in finding.message
     path.write_bytes(crafted().render())
     assert not verify_files(dump.uri, dump.files)
+
+
+def test_verification_counts_headers(tmp_path: Path) -> None:
+    """If the keys of headers end within a row, its last headers are missing, and no row is."""
+    file, path = crafted(), tmp_path / "a.parquet"
+    # The pages have one header less than the footer.
+    for name in ("key", "value"):
+        chunk = file.chunk(f"headers.list.element.{name}")
+        set_field(chunk, 5, chunk[5][1] + 1)
+    path.write_bytes(file.render())
+    dump = files_of_dump(str(tmp_path))
+    (finding,) = verify_files(dump.uri, dump.files)
+    assert "values of the headers in row group 0" in finding.message
