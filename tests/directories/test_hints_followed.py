@@ -529,6 +529,15 @@ def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: W
     assert followed.status in (0, 1), followed.report
 
 
+@pytest.mark.parametrize("name", ["check", "migrate"])
+def test_the_help_of_a_command_that_lacks_its_release(name: str, app: Path, warm: Warm) -> None:
+    refusal = warm(name, app)
+    assert refusal.status == 2 and "to see its options, run" in refusal.err, refusal.report
+    ((_, *help_words),) = printed_commands(refusal)
+    ended = warm(*help_words)
+    assert ended.status == 0 and f"kstate {name} [OPTIONS] APP" in ended.out, ended.report
+
+
 @pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None:
     """The store is wiped with the printed command, or `dsl.store.format` stays at DEFAULT.

@@ -53,6 +53,10 @@ CARRIED_OUT = {
     ),
     ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("change/lockfile.py", "then run the command again"): "directories/test_hints.py::test_a_lock_that_was_waited_for",
+    (
+        "cli/options/application.py",
+        "to see its options, run",
+    ): "directories/test_hints_followed.py::test_the_help_of_a_command_that_lacks_its_release",
     ("cli/commands/verify.py", "command('explain', code.name)"): (
         "directories/test_other_folders.py::test_ssts_in_other_folders_are_unknown"
     ),

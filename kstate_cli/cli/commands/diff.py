@@ -62,7 +62,7 @@ def diff(
         bool,
         typer.Option(
             option.POSITIONS,
-            help="Count different offsets and Positions as differences. Otherwise, kstate only prints them.",
+            help="Count different offsets and Positions as differences. kstate always prints them.",
         ),
     ] = False,
     limit: Annotated[
