@@ -29,12 +29,6 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
     # Without --dry-run the table reports only what has succeeded.
     is_hidden = results.quiet and report.generation is not None
     results.show(_lines(report, out, host, expiry), lambda: _print_table(report, is_hidden=is_hidden))
-    if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
-        # With --quiet too: kstate refuses to restore this snapshot by itself.
-        say(
-            "note: this snapshot's data is old, and the logs may no longer contain all later deletes. To restore it, "
-            "pass a dump (--from-changelog) or --accept-resurrected"
-        )
     if report.generation is not None:
         for text in _remarks(report, expiry):
             results.remark(text)
@@ -56,6 +50,11 @@ def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
     for why, stores in _unusable(report).items():
         names = some(stores, _MOST_NAMES)
         yield f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store"
+    if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
+        yield (
+            "this snapshot's data is old, and the logs may no longer contain all later deletes. To restore it, "
+            "pass a dump (--from-changelog) or --accept-resurrected"
+        )
     if expiry.condemned or expiry.waiting:
         yield (
             f"{plural(len(expiry.condemned), 'snapshot')} expired. A later run deletes "
