@@ -28,6 +28,7 @@ from tests.object_store import ObjectStore, running
 
 STORES = ("kv-timestamped", "window-count", "grace-join-Buffer")
 CLEANING = ("--keep", "1", "--grace", "0s", "-q")
+RECORD = Path(__file__).with_name("bucket-kills.jsonl")
 _EIGHT_DAYS = 8 * 86_400
 """An intent of a killed writer counts for seven days: the next seed begins after it."""
 PROGRAM = """
@@ -150,7 +151,7 @@ def world_of(folder: Path, endpoint: str) -> World:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.bucket_kills", description=__doc__)
     parser.add_argument("--seeds", default="0-49", help="FIRST-LAST; each seed has five kills")
-    parser.add_argument("--record", type=Path, required=True, help="lines are appended; its seeds are not run again")
+    parser.add_argument("--record", type=Path, default=RECORD, help="lines are appended; its seeds are not run again")
     args = parser.parse_args()
     first, _, last = args.seeds.partition("-")
     lines: list[Line] = []
