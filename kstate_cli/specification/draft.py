@@ -16,7 +16,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import has_retention, is_segmented, is_time_ordered, store_kind, store_kinds
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, prefix_of_changelog
 from kstate_cli.specification.intervals import default_segment_interval
-from kstate_cli.texts import some
+from kstate_cli.texts import plural, some
 
 BY_NAMES: Final = "the names of the application and the store"
 """The source of a changelog whose name nothing states: Kafka Streams would name it so."""
@@ -354,7 +354,7 @@ def _question_about(entries: Sequence[Missing]) -> str:
         return question_text(entries[0])
     first = entries[0]
     names = some([entry.store for entry in entries], _MOST_STORES)
-    return f"{key_of(first.field)} of {len(entries)} stores ({names}): {first.question.why}"
+    return f"{key_of(first.field)} of {plural(len(entries), 'store')} ({names}): {first.question.why}"
 
 
 def _toml_line(missing: Missing) -> str:

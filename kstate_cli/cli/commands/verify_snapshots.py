@@ -66,7 +66,7 @@ def verify_snapshots(
     part = part_of(option.SUBSET, subset, "for example 1/7")
     place = repository_of(repository)
     # The metrics file must not be within the repository. For a bucket there is no folder to compare with.
-    folder = None if "://" in place.where else Path(place.where)
+    folder = None if "://" in repository else Path(place.where)
     name = place.where.rstrip("/").rpartition("/")[2]
     with Metrics(metrics_file, "verify-snapshots", folder, application=name, place="repository") as metrics:
         results: Output[VerifySnapshotsLine] = output_of(output, None, quiet=quiet)
