@@ -134,3 +134,14 @@ def test_files_that_were_replaced_between_two_readings_at_once(tmp_path: Path) -
     pq.write_table(table.filter(missing[1]), path)
     with pytest.raises(DumpError, match="has changed since"):
         read_slice(part, ["value"], fs.LocalFileSystem(), passage)
+
+
+def test_readings_agree_about_offsets_whose_sum_exceeds_64_bits(tmp_path: Path) -> None:
+    """At once and in batches: each reading adds up other numbers of rows."""
+    pq.write_table(rows(A, 0, 12_001, start=3 * 2**61 - 12_001), tmp_path / "a.parquet", row_group_size=900)
+    part, passage = whole(open_dump(tmp_path)), Passage()
+    read = [
+        sum(table.num_rows for table in all_tables(part, columns, most, passage=passage))
+        for columns, most in ((("key", "offset"), 20_000), (("value", "offset"), 700))
+    ]
+    assert read == [12_001, 12_001]
