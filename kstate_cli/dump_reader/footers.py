@@ -281,7 +281,8 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
     Bounds of integers are never truncated.
     """
     bounds = trusted_bounds(group)
-    if bounds is None:
+    # A damaged footer may name another column than the schema.
+    if bounds is None or not in_file.intersection(("topic", "partition", "offset")) <= bounds.keys():
         return None
     values: dict[str, Any] = {}
     for name, kind in (("topic", str), ("partition", int)):
