@@ -61,6 +61,11 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 """Name of each gauge -> its help and its labels. No other gauge is written."""
 
 
+def folder_at(address: str) -> Path | None:
+    """Return the folder of a dump or repository, which must not have the metrics file in it; None for a bucket."""
+    return None if "://" in address else Path(address)
+
+
 class Metrics:
     """Measure a command from ``with`` to its end. Without a path it does nothing.
 

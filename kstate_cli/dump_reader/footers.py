@@ -44,6 +44,8 @@ _SIGNATURE_BYTES: Final = 28
 """The nonce and the tag after a plaintext footer show that columns are encrypted. Without keys, pyarrow would then
 crash.
 """
+_PLACE: Final[Mapping[str, type]] = {"topic": str, "partition": int, "offset": int}
+"""The columns that place a record, with the type of their values in Python."""
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """The folder name that Spark and Hive write for null."""
 _BUFFER_BYTES: Final = 1 << 20
@@ -282,12 +284,12 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
     """
     bounds = trusted_bounds(group)
     # A damaged footer may name another column than the schema.
-    if bounds is None or not in_file.intersection(("topic", "partition", "offset")) <= bounds.keys():
+    if bounds is None or not in_file & _PLACE.keys() <= bounds.keys():
         return None
     values: dict[str, Any] = {}
-    for name, kind in (("topic", str), ("partition", int)):
+    for name in ("topic", "partition"):
         if name not in in_file:
-            values[name] = kind(hive[name])
+            values[name] = _PLACE[name](hive[name])
             continue
         values[name] = bounds[name][0]
     first, last = bounds["offset"]
@@ -302,13 +304,13 @@ def trusted_bounds(group: Any) -> dict[str, tuple[Any, Any]] | None:
     bounds = {}
     for index in range(group.num_columns):
         column = group.column(index)
-        if column.path_in_schema in ("topic", "partition", "offset"):
-            low_and_high = _bounds(column)
-            if low_and_high is None:
-                return None
-            if not isinstance(low_and_high[0], str if column.path_in_schema == "topic" else int):
-                return None
-            bounds[column.path_in_schema] = low_and_high
+        kind = _PLACE.get(column.path_in_schema)
+        if kind is None:
+            continue
+        low_and_high = _bounds(column)
+        if low_and_high is None or not isinstance(low_and_high[0], kind):
+            return None
+        bounds[column.path_in_schema] = low_and_high
     # If the bounds differ, the group may have rows of several partitions. Only the rows show that.
     if any(low != high for name, (low, high) in bounds.items() if name != "offset"):
         return None
@@ -380,12 +382,12 @@ def _grouped(
     """Yield topic, partition, lowest and highest offset, and number of rows, for each batch of a row group."""
     import pyarrow as pa
 
-    names = [name for name in ("topic", "partition", "offset") if name in in_file]
+    names = [name for name in _PLACE if name in in_file]
     # Batch by batch, because a row group may be larger than the memory.
     for batch in row_batches(parquet, where, _ROWS_AT_ONCE, [index], names):
         columns: dict[str, pa.ChunkedArray] = {}
-        for name in ("topic", "partition", "offset"):
-            kind, parse = (pa.string(), str) if name == "topic" else (pa.int64(), int)
+        for name, parse in _PLACE.items():
+            kind = pa.string() if parse is str else pa.int64()
             if name in in_file:
                 columns[name] = batch.column(name).cast(kind)
             else:

@@ -217,25 +217,19 @@ def _refuse_unknown(layout: Mapping[str, NamedTask], options: SnapshotOptions) -
 
 
 def _selected(layout: Mapping[str, NamedTask], options: SnapshotOptions) -> list[str]:
-    """Return the tasks of this host, in order. Global stores are on every host."""
+    """Return the tasks of this host, in order."""
     ordered = sorted(layout, key=lambda name: TaskId.parse(name).order)
     tasks = [name for name in ordered if name != GLOBAL]
     if options.share is not None:
         number, parts = options.share
         # Those that other hosts have do not count, as in a restoration from a dump.
         tasks = [name for name in tasks if name not in options.elsewhere][number - 1 :: parts]
-    chosen = set(tasks) - options.elsewhere
-    if options.only is not None:
-        chosen &= options.only
-    chosen.add(GLOBAL)
-    if options.tasks:
-        chosen &= options.tasks
-    return [name for name in ordered if name in chosen]
+    return [name for name in ordered if name in {*tasks, GLOBAL} and _is_wanted(name, options)]
 
 
 def _is_wanted(name: str, options: SnapshotOptions) -> bool:
-    """Return whether this host may need a task that no snapshot has. The share of a host in it is unknown."""
-    if name in options.elsewhere or (options.only is not None and name not in {*options.only, GLOBAL}):
+    """Return whether the options let this host have a task, whatever its share is. Global stores are on every host."""
+    if name != GLOBAL and (name in options.elsewhere or (options.only is not None and name not in options.only)):
         return False
     return not options.tasks or name in options.tasks
 

@@ -120,12 +120,12 @@ def _span(value: Any) -> bool:
     return isinstance(value, str) and (length := clock.span(value)) is not None and length.total_seconds() > 0
 
 
-_SERDE_OF_KSTATE = re.compile(r"(?:(?:time|session)-windowed:)*[^:]+(?::[0-9]+)*")
+_SERDE_OF_KSTATE: Final = re.compile(r"(?:(?:time|session)-windowed:)*[^:]+(?::[0-9]+)*")
 
 
 def _serde(value: Any) -> bool:
     """Return whether a value may be the name of one of kstate's own serdes, and not ``MODULE:NAME``."""
-    # Whoever can write this file may differ from the user who runs kstate: only the command line may name code.
+    # Other users may be able to write this file. Only the user that runs kstate may name code.
     return _word(value) and _SERDE_OF_KSTATE.fullmatch(value) is not None
 
 

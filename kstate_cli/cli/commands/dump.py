@@ -45,20 +45,15 @@ def dump(source: DumpSourceOptions, reading: ReadingOptions, report: DumpReportO
     from the dump at any time. kstate writes a full dump of a partition if the log has a gap, if the topic was
     recreated, or if the log may have lost deletes.
     """
-    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.metrics import Metrics, folder_at
     from kstate_cli.cli.views.dump import DumpProgress
     from kstate_cli.dump_writer.rounds import dump_round, follow
-    from kstate_cli.s3_objects import is_s3
 
     request = _request(source, reading)
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow and --dry-run cannot be used together", hint="omit one of them")
     results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
-    folder = None
-    if not is_s3(request.out):
-        # The metrics file must not be within the dump, which it measures. For a bucket there is no folder to compare
-        # with.
-        folder = Path(request.out)
+    folder = folder_at(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
     with Metrics(report.metrics_file, "dump", folder, application=application) as metrics:
 

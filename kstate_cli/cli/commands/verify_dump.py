@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -69,14 +68,13 @@ def verify_dump(
 
     The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """
-    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.metrics import Metrics, folder_at
     from kstate_cli.dump_reader.location import absolute
 
     part = part_of(option.SUBSET, subset, "for example 1/7")
     place = absolute(dump)
-    # The metrics file must not be within the dump. For a bucket there is no folder to compare with.
-    folder = None if "://" in place else Path(place)
-    with Metrics(metrics_file, "verify-dump", folder, application=place.rstrip("/").rpartition("/")[2]) as metrics:
+    name = place.rstrip("/").rpartition("/")[2]
+    with Metrics(metrics_file, "verify-dump", folder_at(place), application=name) as metrics:
         results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
         return metrics.finish(_verify(dump, part, results, metrics, is_recorded=not no_record))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -60,13 +59,12 @@ def verify_snapshots(
     the same part while the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
     read a file.
     """
-    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.metrics import Metrics, folder_at
     from kstate_cli.snapshot.places import repository_of
 
     part = part_of(option.SUBSET, subset, "for example 1/7")
     place = repository_of(repository)
-    # The metrics file must not be within the repository. For a bucket there is no folder to compare with.
-    folder = None if "://" in repository else Path(place.where)
+    folder = folder_at(place.where)
     name = place.where.rstrip("/").rpartition("/")[2]
     with Metrics(metrics_file, "verify-snapshots", folder, application=name, place="repository") as metrics:
         results: Output[VerifySnapshotsLine] = output_of(output, None, quiet=quiet)
