@@ -41,7 +41,7 @@ beside=$! code=0
 compgen -G "tests/unit/__pycache__/*-pytest-*.pyc" >/dev/null || python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 # Four at a time, for two processors: many tests wait for a JVM or a disk. tests/conftest.py orders the files, and
 # tests/scheduling.py keeps those together that share a broker or a dump.
-python -m pytest -q --durations=15 -n 4 --dist loadfile --no-loadscope-reorder "$@" || code=$?
+python -m pytest -q --durations=10 -n 4 --dist loadfile --no-loadscope-reorder "$@" || code=$?
 wait "$beside" || code=$?
 cat "$said"
 exit "$code"

@@ -25,7 +25,7 @@ from tests import object_store
 from tests.memory import available_bytes
 from tests.object_store import ObjectStore
 from tests.on_disk import TEMPORARY
-from tests.sampling import ALL, deselect_most
+from tests.sampling import ALL, ROTATION, deselect_most, rotation
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
 # A sample keeps a run short: each run draws others. KSTATE_SAMPLES=all takes the 100 of Hypothesis: run it after
@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(kstate_cli.__path__[0], quiet=2)
         _use_memory(config)
+        os.environ[ROTATION] = rotation()  # in the processes of pytest-xdist, too
     if TEMPORARY in os.environ:
         tempfile.tempdir = os.environ[TEMPORARY]  # of brokers, and of processes that several tests share
 
@@ -81,6 +82,12 @@ def _use_memory(config: pytest.Config) -> None:
     folder.chmod(0o1777)  # as /tmp: some tests run commands as other users
     os.environ[TEMPORARY] = str(folder)  # of tmp_path in this process and in those of pytest-xdist
     config.add_cleanup(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what selected the rotating tests, so that a run can be repeated after a change."""
+    if not ALL:
+        terminalreporter.write_line(f"rotation: {ROTATION}={rotation()} selects the same tests again")
 
 
 def pytest_collection_finish() -> None:

@@ -7,12 +7,19 @@ proves a release, or writes what is compared; a case that is named alone is run.
 
 ``@pytest.mark.in_full("tests/x/test_y.py::test_z")`` on a test that takes long: it runs only where every case does. Usually
 the test that it names holds the same truth in less time. Named alone (``FILE::TEST``), it is run.
+
+``@pytest.mark.rotating(3)`` on a test: a third of its cases, at least one. On a module (``pytestmark``): a third of its tests.
+On several tests with a name, ``rotating(3, "hints")``: a third of these. The sources select which third: each commit runs
+others, and a commit always the same. The run prints its selection, and ``KSTATE_ROTATION`` repeats it on other sources.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -20,6 +27,10 @@ import pytest
 T = TypeVar("T")
 
 IN_FULL = "in_full"
+ROTATING = "rotating"
+ROTATION = "KSTATE_ROTATION"
+"""The environment variable that selects which rotating tests run."""
+_ROOT = Path(__file__).resolve().parents[1]
 
 ALL = (
     "all" in (value for name, value in os.environ.items() if name.startswith("KSTATE_"))
@@ -37,6 +48,42 @@ def evenly(cases: Sequence[T], number: int) -> list[T]:
     return [cases[at * (len(cases) - 1) // (number - 1)] for at in range(number)]
 
 
+@functools.cache
+def rotation() -> str:
+    """Return what selects the rotating tests: the digest of the sources, unless the environment states another."""
+    if ROTATION in os.environ:
+        return os.environ[ROTATION]
+    digest = hashlib.sha256()
+    for folder in ("kstate_cli", "tests"):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def selected(cases: Sequence[T], number: int, group: str, rotation: str) -> list[T]:
+    """Return every ``number``-th of the cases of a group, at least one. Each group begins at a different case."""
+    number = min(number, len(cases))
+    begin = int.from_bytes(hashlib.sha256(f"{rotation} {group}".encode()).digest()[:8], "big") % number
+    return list(cases[begin::number])
+
+
+def _rotated_out(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the rotating tests that this commit does not run."""
+    groups: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker(ROTATING)
+        if marker is None:
+            continue
+        number, *name = marker.args
+        own = marker in item.own_markers
+        place = str(item.path.relative_to(item.config.rootpath))
+        group = name[0] if name else item.nodeid.partition("[")[0] if own else place
+        groups.setdefault((group, number), []).append(item)
+    return {item for cases in groups.values() for item in cases} - {
+        item for (group, number), cases in groups.items() for item in selected(cases, number, group, rotation())
+    }
+
+
 def deselect_most(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Takes the cases that do not run out of ``items``, and has pytest count them as deselected."""
     if ALL:
@@ -50,6 +97,8 @@ def deselect_most(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out |= {case_ for cases in by_test.values() for case_ in cases} - {
         item for cases in by_test.values() for item in evenly(cases, _number(cases[0]))
     }
+    if not names:
+        left_out |= _rotated_out([item for item in items if item not in left_out])
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]

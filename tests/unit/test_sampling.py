@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import syntax
-from tests.sampling import evenly
+from tests.sampling import evenly, selected
 
 ROOT = Path(__file__).resolve().parents[2]
+ROTATING_MARK = "pytest.mark.rotating"
 
 
 @given(st.integers(1, 60), st.integers(1, 20))
@@ -23,6 +24,20 @@ def test_evenly(size: int, number: int) -> None:
     assert sample[0] == 0
     if number > 1:
         assert sample[-1] == size - 1
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.text("0123456789abcdef", min_size=1, max_size=8))
+def test_a_rotation_selects_a_share_of_each_group(size: int, number: int, rotation: str) -> None:
+    cases = range(size)
+    picked = selected(cases, number, "group", rotation)
+    assert picked == selected(cases, number, "group", rotation)
+    assert size // number <= len(picked) <= max(1, -(-size // number))
+    assert picked == sorted(set(picked))
+
+
+def test_rotations_select_every_case() -> None:
+    rotations = [f"{number:08x}" for number in range(100)]
+    assert {case for rotation in rotations for case in selected(range(7), 7, "group", rotation)} == set(range(7))
 
 
 def in_full() -> Iterator[tuple[str, str]]:
@@ -50,3 +65,16 @@ def test_skipped_tests_name_a_test_that_runs() -> None:
         path, _, name = sample.partition("::")
         assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (test, sample)
         assert sample not in pairs, (test, sample)
+        assert _runs_in_every_rotation(ROOT / path, name), (test, sample)
+
+
+def _runs_in_every_rotation(path: Path, name: str) -> bool:
+    """Whether a case of the test always runs: of a module, or of several tests with a name, a rotation may select another."""
+    tree = syntax.tree(path)
+    (test,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    own = [
+        mark for mark in test.decorator_list if isinstance(mark, ast.Call) and ast.unparse(mark.func) == ROTATING_MARK
+    ]
+    if own:
+        return all(len(mark.args) == 1 for mark in own)
+    return not any(isinstance(node, ast.Assign) and ROTATING_MARK in ast.unparse(node) for node in tree.body)
