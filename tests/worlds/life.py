@@ -248,6 +248,27 @@ class Life:
                 losing.add(row["store"])
         return losing, ends
 
+    def dirty(self) -> set[str]:
+        """
+        Return the stores whose ``.checkpoint`` a killed start has left, although it went on processing under exactly-once.
+
+        Kafka Streams up to 4.2 writes that file when restoration is complete, and does not remove it afterwards. Rows of an
+        aborted transaction may then be there, and segments missing that the time of its records had expired.
+        """
+        if self.guarantee != "exactly_once_v2":
+            return set()
+        stores: set[str] = set()
+        for checkpoint in self.app.glob("[0-9]*_*/.checkpoint"):
+            task = checkpoint.parent
+            written = checkpoint.stat().st_mtime_ns
+            places = [
+                *task.glob("rocksdb/*"),
+                *(path for path in task.iterdir() if path.is_dir() and path.name != "rocksdb"),
+            ]
+            if any(path.stat().st_mtime_ns > written for place in places for path in [place, *place.rglob("*")]):
+                stores |= {place.name for place in places}
+        return stores
+
     def write_dump(self) -> None:
         """Write a dump of its changelogs, or extend it."""
         sources = [word for store in self.topology.stores if store.source

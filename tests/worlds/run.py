@@ -133,6 +133,8 @@ def _start(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None
         life.dump_is_current = False
         # Of a killed start, too: what it has restored by then may be all that it loses.
         life.exempt |= losing[life.world.name][0]
+        if is_killed:
+            life.exempt |= life.dirty()
         life.state(f"start {number}", sound=not is_killed, complete=not is_killed)
 
 
