@@ -13,6 +13,7 @@ from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import offsets_text
 from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Database
+from kstate_cli.statedir.problems import Place
 
 FEW_LAYERS: Final = 3
 """A new database with at most so many layers is not compacted: RocksDB's universal compaction begins with four."""
@@ -59,6 +60,8 @@ class WriteFile:
     Up to 4.2 an SST younger than ``.checkpoint`` is the only trace of a crash. So only a step that knows that the whole
     task is clean may write ``.checkpoint`` with the present time.
     """
+    short_text: str = field(default="", compare=False)
+    """A summary that fits on the line of a terminal; empty if it is the same."""
     action: str = field(default="write file", init=False)
 
     def describe(self) -> str:
@@ -276,6 +279,10 @@ class Plan:
     notes: tuple[str, ...] = ()
     task_times: Mapping[str, int] = field(default_factory=dict)
     """The new mtime, in ns, of a task directory: the time of its oldest data. Other directories keep theirs."""
+    opens_in: tuple[str, ...] = field(default=(), compare=False)
+    """The releases that can open every store after the change; empty if the planner does not predict them."""
+    stores_of_removed_tasks: int = field(default=0, compare=False)
+    """How many stores the tasks have that the plan removes as a whole, as far as the planner counts them."""
 
     @property
     def placed(self) -> frozenset[str]:
@@ -286,6 +293,19 @@ class Plan:
     def empty(self) -> bool:
         """Return whether there is nothing to do."""
         return not self.steps
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """Return the tasks that the plan changes, also those of which only a file is written."""
+        return frozenset(task for step in self.steps if (task := _place(step).task) is not None)
+
+    @property
+    def stores(self) -> int:
+        """Return how many stores the plan changes."""
+        # Steps for a file of a task, such as .checkpoint, do not concern a store.
+        places = [_place(step) for step in self.steps if not isinstance(step, (RemoveFile, WriteFile))]
+        stores = {(place.task, place.store.name) for place in places if place.task and place.store}
+        return len(stores) + self.stores_of_removed_tasks
 
     @property
     def databases(self) -> int:
@@ -300,6 +320,10 @@ class Plan:
         """Return the bytes of the SSTs that are rewritten."""
         rewritten = sum(step.rewritten_bytes for step in self.steps if isinstance(step, EditDatabase))
         return rewritten + sum(step.size for step in self.steps if isinstance(step, BuildStore))
+
+
+def _place(step: Step) -> Place:
+    return Place(tuple(step.path.split("/")))
 
 
 class RemarkKind(Enum):

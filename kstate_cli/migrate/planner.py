@@ -44,6 +44,7 @@ from kstate_cli.migrate.obstacles import (
     unproven_pair,
     wiped_all_the_same,
 )
+from kstate_cli.migrate.result import releases_after, stores_of_removed_tasks
 from kstate_cli.migrate.snapshot import MigrateOptions, MigrationSnapshot, read_snapshot, sources_of
 from kstate_cli.offsets.keeping import Keeping, Offsets, closed
 from kstate_cli.offsets.last_run import left_committed
@@ -107,6 +108,8 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
         steps=steps,
         warnings=texts_of(changes, RemarkKind.WARNING),
         notes=notes,
+        opens_in=releases_after(snapshot, steps),
+        stores_of_removed_tasks=stores_of_removed_tasks(snapshot, steps),
     )
 
 

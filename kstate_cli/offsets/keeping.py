@@ -91,7 +91,12 @@ class Keeping:
         return self._without(position_file(store), why)
 
     def _offsets(self, name: str, offsets: Offsets, *, keep_time: bool = False) -> WriteFile:
-        return WriteFile(f"{self.task}/{name}", render(offsets), f"offsets: {offsets_text(offsets)}", keep_time)
+        # A task may have dozens of changelogs, and a terminal shows a step on one line.
+        short = ""
+        if len(offsets) > 1:
+            short = f"{len(offsets)} changelog offsets"
+        text = f"offsets: {offsets_text(offsets)}"
+        return WriteFile(f"{self.task}/{name}", render(offsets), text, keep_time, short)
 
     def _without(self, name: str, why: str) -> RemoveFile:
         return RemoveFile(f"{self.task}/{name}", why)

@@ -12,6 +12,7 @@ import pytest
 
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.marks import STAGED, put_mark
+from kstate_cli.cli.views.stores import span
 from kstate_cli.formats import sst
 from kstate_cli.rocks.files import newest_options
 from kstate_cli.rocks.shadow import Shadow
@@ -142,6 +143,39 @@ def test_headers_are_refused_or_dropped(tmp_path: Path) -> None:
     assert result.summary["headers_dropped"] > 0
     rows = kstate("ls", app, "-o", "json").rows
     assert all("3.9" in r["opens_in"] and not r["kind"].startswith("headers") for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "options"),
+    [
+        ("4.3.1-demo-eos", "4.2", ()),
+        ("4.3.1-kinds-eos", "3.9", ()),
+        ("4.3.1-sparse-eos", "4.1", ()),
+        ("4.3.1-headers-eos", "4.2", ("--drop-headers",)),
+        ("4.3.1-headers-joins-eos", "3.9", ("--drop-headers",)),
+        ("4.2.1-kinds-eos-killed-second", "4.3", ("--wipe-unclean",)),
+        ("3.2.3-kinds-eos", "4.3", ()),
+    ],
+)
+def test_the_plan_predicts_releases_and_stores(
+    tmp_path: Path, name: str, target: str, options: tuple[str, ...]
+) -> None:
+    """The releases are those that ``ls`` shows afterwards, and the stores those of the listing before."""
+    app = unpack(name, tmp_path)
+    stores = len([row for row in kstate("ls", app, "-o", "json", status=None).rows if row["type"] == "store"])
+    words = ("migrate", app, "--to", target, "--warnings-ok", *options)
+    printed = kstate(*words, "--dry-run").out
+    summary = kstate(*words, "-o", "json").summary
+    rows = [row for row in kstate("ls", app, "-o", "json", status=None).rows if row["type"] == "store"]
+    common = set.intersection(*(set(row["opens_in"]) for row in rows if row["kind"] != "no-directory"))
+    assert f"after the change, all stores open in {span(sorted(common, key=_number))}\n" in printed
+    assert f"  {summary['stores']} stores in " in printed
+    assert 0 < summary["stores"] <= stores
+    assert summary["stores"] == stores or name.endswith(("sparse-eos", "kinds-eos"))
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
 
 
 @pytest.mark.parametrize(

@@ -135,13 +135,14 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     for more in ((), ("-q",)):
         printed = kstate(*planned, "--dry-run", *more).out.splitlines()
         # The steps come first, and a terminal still shows the summary.
-        lines = printed[-7:]
+        lines = printed[-8:]
         assert lines[0] == f"migrate --to 4.2: {app}"
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
-        assert lines[2] == "  data to write: 0 B" and "free space needed: " in lines[3]
-        assert lines[4] == "  estimated time: less than 10 s (kstate has no earlier run to compare with)"
-        assert lines[5].endswith(f"in {tmp_path}/.kstate/orders. To delete the backup later:")
-        assert lines[6].strip() == f"kstate clean {app}"
+        assert lines[2] == "  after the change, all stores open in 4.0-4.4"
+        assert lines[3] == "  data to write: 0 B" and "free space needed: " in lines[4]
+        assert lines[5] == "  estimated time: less than 10 s (kstate has no earlier run to compare with)"
+        assert lines[6].endswith(f"in {tmp_path}/.kstate/orders. To delete the backup later:")
+        assert lines[7].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit database  ", "write file  ")) for line in printed) == len(steps)
     result = kstate(*planned, "-q")
     assert (result.out, result.err) == ("", "")
@@ -155,6 +156,21 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     assert "estimated time: less than 10 s (based on run 0001-migrate)" in again
     result = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
     assert "kstate keeps no backup of the removed stores" in result.out and "  3 tasks; " in result.out
+
+
+def test_a_dry_run_on_a_terminal_groups_segments(tmp_path: Path) -> None:
+    """The result is the last screen, and each step has one line. With -v, each segment has its line."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    words = ("migrate", app, "--to", "4.2", "--dry-run")
+    steps = [row for row in kstate(*words, "-o", "json").rows if row["type"] == "step"]
+    lines = on_a_terminal(*words, rows=24, columns=80, NO_COLOR="1").splitlines()
+    listed = lines[2 : lines.index("")]
+    assert all(line.startswith(("edit database  ", "write file     ")) for line in listed)
+    segments = [int(count) for line in listed for count in re.findall(r"\((\d+) segments\)", line)]
+    assert len(listed) - len(segments) + sum(segments) == len(steps)
+    assert len(listed) < len(steps) and sum(segments) > len(segments)
+    verbose = on_a_terminal(*words, "-v", rows=24, columns=80, NO_COLOR="1").splitlines()
+    assert {row["path"] for row in steps} <= {line.split()[-1] for line in verbose if line}
 
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:

@@ -229,7 +229,14 @@ def _finish(
         headers, rows = 0, 0
         if result is not None:
             headers, rows = result.headers_dropped, result.rows_converted
-        return {"type": "summary", "release": plan.target, "headers_dropped": headers, "rows_converted": rows, **end}
+        return {
+            "type": "summary",
+            "release": plan.target,
+            "stores": plan.stores,
+            "headers_dropped": headers,
+            "rows_converted": rows,
+            **end,
+        }
 
     warning = None
     if result is not None:

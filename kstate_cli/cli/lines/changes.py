@@ -44,10 +44,11 @@ ChangeLine = shared.StepLine | shared.WarningLine | shared.NoteLine | ChangeSumm
 
 
 class MigrateSummaryLine(TypedDict):
-    """The last line of a migration."""
+    """The last line of a migration, with the number of stores that it changes."""
 
     type: Literal["summary"]
     release: shared.Release
+    stores: shared.Stores
     headers_dropped: HeadersDropped
     rows_converted: RowsConverted
     steps: Steps

@@ -135,7 +135,12 @@ Quiet = Annotated[
 ]
 Verbose = Annotated[
     bool,
-    typer.Option(option.VERBOSE, "-v", help="Print each step before the run.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(
+        option.VERBOSE,
+        "-v",
+        help="Print each step before the run. With --dry-run, list each segment.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
 # The lock of the application and that of kstate: 0 means one attempt, since a command in cron must not pile up.
 Wait = Annotated[

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from kstate_cli import option
@@ -28,6 +29,7 @@ from kstate_cli.cli.output import (
     progress_bar,
     safe,
     say,
+    screen_width,
     table,
     waiting,
 )
@@ -62,7 +64,7 @@ class PlanView:
     is_undoable: bool = True
     """The replaced directories stay as a backup for undo."""
     verbose: bool = False
-    """Print each step before a run too; a dry run always does."""
+    """Print each step before a run too, and one by one on a terminal; a dry run always prints them."""
     copied: bool = False
     """SSTs are copied instead of linked."""
     engine: EngineChoice | None = None
@@ -97,11 +99,10 @@ def _show_steps(plan: Plan, view: PlanView) -> None:
     """
     # The steps are listed only in a dry run, whose purpose is to show them, or on request: a long run has hundreds.
     if plan.steps and (view.dry_run or (view.verbose and not view.results.quiet)):
-        table(
-            None,
-            ("step", "path", Column("what", fold=Fold.WORDS)),
-            [(_STEP_NAMES.get(step.action, step.action), step.path, _step_text(step)) for step in plan.steps],
-        )
+        rows = _step_rows(plan.steps)
+        if screen_width() is not None and not view.verbose:
+            rows = _short_rows(plan.steps)
+        table(None, ("step", "path", Column("what", fold=Fold.WORDS)), rows)
         print_line("")
         # Flushed, because the messages go to the other stream, which may be the same terminal.
         sys.stdout.flush()
@@ -128,6 +129,38 @@ _STEP_NAMES: Final = {
 _UNKNOWN_OFFSET: Final = re.compile(r"(?<==)-4\b")
 
 
+def _step_rows(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
+    """Return a row for each step."""
+    return [(_step_name(step), step.path, _step_text(step)) for step in steps]
+
+
+def _short_rows(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
+    """Return the rows for a terminal: one for all segments of a store that change alike, with short texts."""
+    rows: list[tuple[str, str, str]] = []
+    for (name, place, text), group in groupby(steps, _likeness):
+        alike = list(group)
+        path = alike[0].path
+        if len(alike) > 1:
+            path = f"{place} ({len(alike)} segments)"
+        rows.append((name, path, text))
+    return rows
+
+
+def _likeness(step: Step) -> tuple[str, str, str]:
+    """Return the name, the place and the short text of a step; the place of a segment is its store."""
+    from kstate_cli.change.plan import EditDatabase
+
+    place = step.path
+    if isinstance(step, EditDatabase) and step.before.segment_start is not None:
+        place = place.rpartition("/")[0]
+    text = getattr(step, "short_text", "") or _step_text(step)
+    return _step_name(step), place, text
+
+
+def _step_name(step: Step) -> str:
+    return _STEP_NAMES.get(step.action, step.action)
+
+
 def _step_text(step: Step) -> str:
     """Return the description of a step for people."""
     text = getattr(step, "screen_text", "") or step.describe()
@@ -147,6 +180,10 @@ def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
     if len(counts) == 1:
         actions = f" ({next(iter(counts))})"
     yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}{actions}"
+    if plan.opens_in:
+        from kstate_cli.cli.views.stores import span
+
+        yield f"after the change, all stores open in {span(plan.opens_in)}"
     reserve = size_text(reserve_of(plan, view.workers))
     yield f"data to write: {size_text(plan.rewritten_bytes)}"
     yield f"free space needed: {size_text(space)}, with a reserve of {reserve} for open databases"
@@ -174,17 +211,10 @@ def _has_content(app: Path) -> bool:
 
 
 def _extent(plan: Plan) -> str:
-    """Return the stores and tasks of the steps; a task that is moved as a whole counts as a task."""
-    from kstate_cli.statedir.problems import Place
-
-    # Steps that write a file of a task, such as .checkpoint, do not concern a store.
-    places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
-    stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}
-    # Tasks count even if only a file of them is written.
-    tasks = {place.task for step in plan.steps if (place := Place(tuple(step.path.split("/")))).task is not None}
-    extent = plural(len(tasks), "task")
-    if stores:
-        extent = f"{plural(len(stores), 'store')} in {extent}"
+    """Return the stores and tasks of the steps."""
+    extent = plural(len(plan.tasks), "task")
+    if plan.stores:
+        extent = f"{plural(plan.stores, 'store')} in {extent}"
     return extent
 
 
