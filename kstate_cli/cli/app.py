@@ -28,8 +28,9 @@ from kstate_cli.texts import command
 _BY_SIGNAL: Final = 128
 """Exit codes from here on: 128 + the number of a signal."""
 _EPILOG = (
-    "Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage error, 3 condition not met, 4 refused, "
-    "5 in use, 6 failed and nothing changed, 7 failed midway (rerun or undo), 128+N signal."
+    "Exit codes: 0 (done or nothing to do), 1 (finished with warnings), 2 (usage error), 3 (condition"
+    " not met), 4 (refused), 5 (in use), 6 (failed, nothing changed), 7 (failed midway: rerun or "
+    "undo), 128+N (signal N)."
 )
 
 app = typer.Typer(

@@ -32,8 +32,8 @@ class Example:
 
 
 OF_PROGRAM: Final = (
-    Example("See what kstate does with a bundled directory", "demo"),
+    Example("Try kstate on a bundled sample directory", "demo"),
     Example("List the tasks and stores of an application", "ls /data/app"),
-    Example("Predict what Kafka Streams 4.2 does when it starts", "check /data/app --for 4.2"),
+    Example("Predict what Kafka Streams 4.2 will do when it starts", "check /data/app --for 4.2"),
 )
 """The examples of ``kstate --help``."""

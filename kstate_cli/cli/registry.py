@@ -76,7 +76,7 @@ COMMANDS: Final = {
     "ls": Entry(
         "ls",
         "ls",
-        "List tasks and stores with kind, size and offsets.",
+        "List tasks and stores with their kinds, sizes and offsets.",
         Purpose.READ,
         QuietOutput.ROWS,
         repeats=_STORES,
@@ -84,7 +84,7 @@ COMMANDS: Final = {
     "inspect-position": Entry(
         "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions and lag.", Purpose.READ
     ),
-    "lag": Entry("lag", "lag", "Show how far stores are behind their changelogs.", Purpose.READ, QuietOutput.ROWS),
+    "lag": Entry("lag", "lag", "Show how far stores lag behind their changelogs.", Purpose.READ, QuietOutput.ROWS),
     "query": Entry("query", "query_app", "Query a store by key, range or time.", Purpose.READ, QuietOutput.ROWS),
     "export": Entry("export", "export", "Export a whole store to Parquet files.", Purpose.READ, QuietOutput.CHANGE),
     "diff": Entry(
@@ -93,12 +93,12 @@ COMMANDS: Final = {
     "check": Entry(
         "check",
         "check",
-        "Predict what Kafka Streams does when it starts.",
+        "Predict what Kafka Streams will do when it starts.",
         Purpose.PREDICT,
         QuietOutput.VERDICT,
         repeats=_STORES,
     ),
-    "fleet": Entry("fleet", "fleet", "Compare the tasks of many hosts.", Purpose.PREDICT, QuietOutput.VERDICT),
+    "fleet": Entry("fleet", "fleet", "Compare tasks across hosts.", Purpose.PREDICT, QuietOutput.VERDICT),
     "verify": Entry("verify", "verify", "Read every data block and report damage.", Purpose.READ, QuietOutput.PROBLEMS),
     "migrate": Entry(
         "migrate",
@@ -111,7 +111,7 @@ COMMANDS: Final = {
     "wipe": Entry(
         "wipe",
         "wipe",
-        "Move stores away so that Kafka Streams rebuilds them.",
+        "Move stores aside so that Kafka Streams rebuilds them.",
         Purpose.CHANGE,
         QuietOutput.CHANGE,
         repeats=_LOCK,
@@ -126,10 +126,10 @@ COMMANDS: Final = {
     ),
     "dump": Entry("dump", "dump", "Dump changelogs from a broker to Parquet files.", Purpose.KEEP, QuietOutput.CHANGE),
     "ls-dump": Entry(
-        "ls_dump", "ls_dump", "List a dump with offsets, gaps, age and health.", Purpose.KEEP, QuietOutput.ROWS
+        "ls_dump", "ls_dump", "List a dump's offsets, gaps, age and health.", Purpose.KEEP, QuietOutput.ROWS
     ),
     "verify-dump": Entry(
-        "verify_dump", "verify_dump", "Read all files of a dump and report damage.", Purpose.KEEP, QuietOutput.PROBLEMS
+        "verify_dump", "verify_dump", "Read all files in a dump and report damage.", Purpose.KEEP, QuietOutput.PROBLEMS
     ),
     "restore": Entry(
         "restore",
@@ -158,7 +158,7 @@ COMMANDS: Final = {
     "ls-snapshots": Entry(
         "ls_snapshots",
         "ls_snapshots",
-        "List snapshots with time, host, tasks and health.",
+        "List snapshots with their times, hosts, tasks and health.",
         Purpose.KEEP,
         QuietOutput.ROWS,
     ),
@@ -176,7 +176,7 @@ COMMANDS: Final = {
         Purpose.KEEP,
         QuietOutput.CHANGE,
     ),
-    "seed": Entry("seed", "seed", "Create the changelogs of a new application.id.", Purpose.KEEP, QuietOutput.CHANGE),
+    "seed": Entry("seed", "seed", "Create changelogs for a new application.id.", Purpose.KEEP, QuietOutput.CHANGE),
     "start-barrier": Entry(
         "start_barrier", "start_barrier", "Wait until all hosts are ready to start.", Purpose.KEEP, QuietOutput.CHANGE
     ),
@@ -193,9 +193,9 @@ COMMANDS: Final = {
         QuietOutput.CHANGE,
         repeats=_LOCK,
     ),
-    "explain": Entry("explain", "explain", "Explain a code or a line from a log.", Purpose.LEARN),
-    "warm-up": Entry("warm_up", "warm_up", "Halve the start time of Spark.", Purpose.LEARN, QuietOutput.CHANGE),
-    "demo": Entry("demo", "demo", "Try a downgrade on a bundled directory.", Purpose.LEARN),
+    "explain": Entry("explain", "explain", "Explain a code or a log line.", Purpose.LEARN),
+    "warm-up": Entry("warm_up", "warm_up", "Cut Spark's startup time in half.", Purpose.LEARN, QuietOutput.CHANGE),
+    "demo": Entry("demo", "demo", "Try a downgrade on a bundled sample directory.", Purpose.LEARN),
     "examples": Entry(
         "examples", "examples", "Write examples for Kubernetes, cron and Spark.", Purpose.LEARN, QuietOutput.CHANGE
     ),

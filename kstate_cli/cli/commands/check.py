@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 HELP_EXAMPLES: Final = {
     "check": (
-        Example("Predict whether 4.2 will start on this directory", "check /data/app --for 4.2"),
+        Example("Predict whether 4.2 will start with this directory", "check /data/app --for 4.2"),
         Example(
             "Also predict how many records it will restore",
             "check /data/app --for 4.3 --bootstrap-server broker:9092",
@@ -77,7 +77,7 @@ def check(
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Predict what happens with this release, such as 4.3. Required without --for-jar.",
+            help="Assume that this release starts, such as 4.3. Required unless you pass --for-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -104,7 +104,10 @@ def check(
         typer.Option(
             option.MAX_AGE,
             metavar="AGE",
-            help=("Assume this state.cleanup.dir.max.age.ms, such as 7d. Pass it if your application sets it."),
+            help=(
+                "Assume this state.cleanup.dir.max.age.ms, such as 7d. Pass this option if your application sets "
+                "the property."
+            ),
         ),
     ] = None,
     delete_retention: Annotated[
@@ -133,12 +136,12 @@ def check(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Predict what Kafka Streams will do to each task and store at its next start, and why.
+    """Predict what Kafka Streams will do to each task and store when the application next starts, and why.
 
     This command changes nothing. With --dump, --offsets or --bootstrap-server, kstate also predicts how many records
-    Kafka Streams will restore, and whether the log still has the offsets. With --topology, kstate predicts the effect
-    of a changed topology and prints the `kstate rehome` command that keeps the stores. The exit code is 3 if there are
-    errors or warnings.
+    Kafka Streams will restore, and whether each store's offset still exists in the log. With --topology, kstate
+    predicts the effect of a changed topology and prints the `kstate rehome` command that preserves the stores. The exit
+    code is 3 if there are errors or warnings.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest

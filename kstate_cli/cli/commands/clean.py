@@ -54,11 +54,11 @@ def clean(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """DELETES the backups that kstate keeps for undo. Afterwards, you cannot undo these runs.
+    """DELETES the backups that kstate keeps for undo. Afterwards, you cannot undo the corresponding runs.
 
     You can run this command while the application is running, because kstate does not touch the application's files.
     kstate keeps interrupted runs. The next command on this directory finishes them. If a run was interrupted before it
-    replaced the directory, you can delete it with --run.
+    replaced the directory, you can delete that run with --run.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes

@@ -20,7 +20,7 @@ HELP_EXAMPLES: Final = {
 
 
 def demo() -> int:
-    """List a bundled directory of Kafka Streams 4.3.1, downgrade it to 4.2, list it again, and undo the downgrade."""
+    """List a bundled directory that Kafka Streams 4.3.1 wrote, downgrade it to 4.2, list it again, and undo."""
     import tarfile
     from importlib.resources import files
 

@@ -40,7 +40,7 @@ HELP_EXAMPLES: Final = {
     "diff": (
         Example("Compare a restored directory with its original", "diff /data/app /backup/app"),
         Example(
-            "Compare the rows of one store, without timestamps",
+            "Compare the rows of one store, ignoring timestamps",
             "diff /data/app /backup/app --store count --ignore-timestamps",
         ),
     ),
@@ -62,7 +62,9 @@ def diff(
         bool,
         typer.Option(
             option.POSITIONS,
-            help="Count different offsets and Positions as differences. kstate always prints them.",
+            help=(
+                "Treat stores with different offsets or Positions as different. kstate always prints such differences."
+            ),
         ),
     ] = False,
     limit: Annotated[
@@ -83,8 +85,8 @@ def diff(
     """Compare the rows of two application directories, even if different releases wrote them.
 
     This command changes nothing. kstate converts rows to the newest layout before it compares them, so a migrated row
-    is equal to its original. If only one of the two layouts has timestamps or headers, kstate ignores this difference
-    and reports it.
+    equals the original. If only one of the two layouts has timestamps or headers, kstate does not compare them and
+    prints a note.
 
     The exit code is 1 if the rows are equal but some may be missing, 3 if rows differ, and 6 if kstate cannot read a
     store.

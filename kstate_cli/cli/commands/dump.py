@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "dump": (
         Example(
-            "Add new records, for example every night",
+            "Add new records to the dump, for example every night",
             "dump --bootstrap-server broker:9092 --app orders --out /dump/orders",
         ),
         Example(
@@ -43,7 +43,7 @@ def dump(source: DumpSourceOptions, reading: ReadingOptions, report: DumpReportO
 
     kstate does not write to the broker or join a consumer group. kstate replaces the manifest last, so you can restore
     from the dump at any time. kstate writes a full dump of a partition if the log has a gap, if the topic was
-    recreated, or if the log may have lost deletes.
+    recreated, or if the log may no longer contain all deletes.
     """
     from kstate_cli.cli.metrics import Metrics, folder_at
     from kstate_cli.cli.views.dump import DumpProgress

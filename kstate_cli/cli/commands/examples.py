@@ -35,7 +35,7 @@ HELP_EXAMPLES: Final = {
         Example(
             "Write Kubernetes manifests, systemd units, a crontab and a dump", "examples --out /tmp/kstate-examples"
         ),
-        Example("Print the paths as JSON, for a script", "examples --out /tmp/kstate-examples -o json"),
+        Example("Print the paths of the files as JSON", "examples --out /tmp/kstate-examples -o json"),
     ),
 }
 
@@ -47,8 +47,8 @@ def examples(
 ) -> int:
     """Write examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.
 
-    README.md in that directory describes each example. kstate does not overwrite files. If an error occurs, it does not
-    create DIR.
+    README.md in that directory describes each example. kstate does not overwrite files. If an error occurs, kstate does
+    not create DIR.
     """
     folder = Path(os.path.abspath(out))
     files = write_examples(folder)

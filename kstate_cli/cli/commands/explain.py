@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HELP_EXAMPLES: Final = {
     "explain": (
-        Example("Explain a finding of check", "explain status-open"),
+        Example("Explain a finding from check", "explain status-open"),
         Example("Explain an exit code", "explain exit:7"),
     ),
 }
@@ -52,7 +52,7 @@ def explain(
     ] = None,
     output: OutputFormat = Format.table,
 ) -> int:
-    """Explain a code or a pasted text: its meaning, the Kafka Streams rule behind it, and what to do.
+    """Explain a code or pasted text: its meaning, the Kafka Streams rule behind it, and what to do.
 
     You can paste a line from a Kafka Streams log, an exception with its causes, or a note that kstate printed. kstate
     ignores timestamps, thread names, paths and line breaks. If the text contains quotes, pass it on standard input.

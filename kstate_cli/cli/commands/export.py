@@ -40,7 +40,7 @@ HELP_EXAMPLES: Final = {
     "export": (
         Example("Export a whole store to Parquet", "export /data/app count --out /backup/count"),
         Example(
-            "Decode the values as numbers",
+            "Decode the values as integers",
             "export /data/app count --out out --value-serde long",
         ),
     ),
@@ -53,7 +53,7 @@ def export(
         str,
         typer.Argument(
             metavar="STORE",
-            help="Name of the store to export. The export includes all its tasks.",
+            help="Name of the store to export. kstate exports the store's rows from all tasks.",
             autocompletion=stores,
         ),
     ],
@@ -62,7 +62,7 @@ def export(
         typer.Option(
             option.OUT,
             metavar="DIR",
-            help="Write to this directory. It must be empty or not exist yet.",
+            help="Write to this directory. It must be empty or must not exist yet.",
             readable=False,
         ),
     ],
@@ -75,7 +75,7 @@ def export(
     topology: Annotated[
         str | None,
         typer.Option(
-            option.TOPOLOGY, metavar="NAME", help="Select a named topology if several of them have this store."
+            option.TOPOLOGY, metavar="NAME", help="Select a named topology if more than one contains this store."
         ),
     ] = None,
     spec: SpecFile = None,
@@ -84,7 +84,7 @@ def export(
         typer.Option(
             option.ENGINE,
             metavar="auto|local|spark",
-            help="Select the engine. By default, kstate uses Spark only under spark-submit.",
+            help="Select the engine. By default, kstate uses Spark only if spark-submit started kstate.",
         ),
     ] = AUTO,
     workers: Annotated[int, workers_option("Export N parts")] = 0,
@@ -98,8 +98,8 @@ def export(
     """Write all rows of a store to Parquet files, with decoded keys and values.
 
     kstate does not change the application directory. The export includes expired rows. kstate writes _manifest.json
-    last, so an export with this file is complete. docs/export.md describes the columns. The exit code is 1 if rows may
-    be missing from the store.
+    last, so the export is complete once this file exists. docs/export.md describes the columns. The exit code is 1 if
+    rows may be missing from the store.
     """
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store

@@ -42,7 +42,7 @@ HELP_EXAMPLES: Final = {
     "fleet": (
         Example("Compare the listings of three hosts", "fleet web-1.json web-2.json web-3.json"),
         Example(
-            "Add logs and group members, and write an HTML page",
+            "Include log offsets and group members, and write an HTML page",
             "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
         ),
     ),
@@ -67,9 +67,9 @@ def fleet(
         typer.Argument(
             metavar="HOST=FILE",
             help=(
-                "Output of `kstate ls -o json`, one file for each host. Write web-1=FILE to name the "
-                "host, or - to read standard input. You can also pass a snapshot repository, "
-                "a folder or s3://BUCKET/PREFIX."
+                "Output of `kstate ls -o json`, one file per host. To name the host, pass web-1=FILE. To read "
+                "standard input, pass -. You can also pass a snapshot repository (a folder or "
+                "s3://BUCKET/PREFIX)."
             ),
         ),
     ],
@@ -78,14 +78,14 @@ def fleet(
         typer.Option(option.BY, metavar=choices_text(FleetRows), help="Print one row per host, task or store."),
     ] = FleetRows.host,
     standby_replicas: Annotated[
-        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="Assume that num.standby.replicas is N.")
+        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="Assume this num.standby.replicas.")
     ] = 0,
     spec: Annotated[
         Path | None,
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="Read the partition count of each sub-topology from this kstate.toml.",
+            help="Read each sub-topology's partition count from this kstate.toml.",
             readable=False,
         ),
     ] = None,
@@ -100,13 +100,14 @@ def fleet(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the hosts of an application by tasks and lag, and find missing tasks.
+    """Compare an application's hosts by tasks and lag, and find missing tasks.
 
-    First run `kstate ls -o json` on each host. Then pass the files to this command. With --bootstrap-server, kstate
-    also reads the logs and the members of the consumer group. kstate does not join the group and changes nothing.
+    First save the output of `kstate ls -o json` on each host. Then pass the files to this command. With
+    --bootstrap-server, kstate also reads log offsets and the members of the consumer group. kstate does not join the
+    group and changes nothing.
 
-    The exit code is 3 if a task is missing, unknown, or on several hosts. To find missing tasks above the highest
-    listed one, kstate needs --bootstrap-server, --offsets or --spec.
+    The exit code is 3 if a task is missing, unknown, or on several hosts. To find missing tasks whose numbers are
+    higher than any listed number, kstate needs --bootstrap-server, --offsets or --spec.
     """
     from kstate_cli.cli.fleet_repositories import split_listings
     from kstate_cli.cli.metrics import Metrics

@@ -44,10 +44,11 @@ HELP_EXAMPLES: Final = {
     "inspect-position": (
         Example("Show the offset and the Position of one store", "inspect-position /data/app --store count"),
         Example(
-            "Show the lag behind the logs of a broker", "inspect-position /data/app --bootstrap-server broker:9092"
+            "Show how far each store lags behind the broker's logs",
+            "inspect-position /data/app --bootstrap-server broker:9092",
         ),
         Example(
-            "Exit with code 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"
+            "Exit with code 3 unless all stores have reached offset 1234", "inspect-position /data/app --at in:0=1234"
         ),
     ),
 }
@@ -68,13 +69,13 @@ def inspect_position(
     from_changelog: Dump = None,
     output: OutputFormat = Format.table,
 ) -> int:
-    """Show the changelog offset, the IQv2 Position and the lag of each store.
+    """Show each store's changelog offset, IQv2 Position and lag.
 
-    The lag is the number of records that a store has not read yet. To show the lag, kstate needs a broker, a dump or a
-    file of offsets. With a broker, kstate also shows how old the first unread record is.
+    The lag is the number of records that a store has not read yet. To determine the lag, kstate needs a broker, a dump,
+    or a file with log offsets. With a broker, kstate also shows how old each store's first unread record is.
 
-    The exit code is 1 if rows may be missing, and 3 if kstate cannot read a store or an offset file, or if a store is
-    below --at.
+    The exit code is 1 if rows may be missing, and 3 if kstate cannot read a store or an offset file, or if a store has
+    not reached the Position in --at.
     """
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.views.stores import say_incomplete_stores

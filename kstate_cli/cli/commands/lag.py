@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 HELP_EXAMPLES: Final = {
     "lag": (
-        Example("Show the lag behind the logs of a broker", "lag /data/app --bootstrap-server broker:9092"),
-        Example("Show the lag behind the end of a dump, for each task", "lag /data/app --dump /dump -v"),
+        Example(
+            "Show how far each store lags behind the broker's logs", "lag /data/app --bootstrap-server broker:9092"
+        ),
+        Example("Show how far each task lags behind the end of a dump", "lag /data/app --dump /dump -v"),
         Example(
             "Exit with code 3 if a store is more than 1000 records behind",
             "lag app --bootstrap-server broker:9092 --max-lag 1000",
@@ -77,12 +79,12 @@ def lag(
     ] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Show how many records each store is behind its changelog, and how old the first unread record is.
+    """Show how many records each store lags behind its changelog, and how old its first unread record is.
 
-    This command changes nothing. The output has one row for each store, summed over all tasks. With a broker, kstate
-    uses the current end offsets. With a dump, it uses the end offsets that the dump recorded.
+    This command changes nothing. The output has one row per store, with totals over all its tasks. With a broker,
+    kstate uses the current end offsets. With a dump, it uses the end offsets recorded in the dump.
 
-    The exit code is 1 if the lag of a store is unknown, and 3 if a lag is above --max-lag.
+    The exit code is 1 if a store's lag is unknown, and 3 if a store's lag exceeds --max-lag.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources

@@ -45,7 +45,7 @@ HELP_EXAMPLES: Final = {
     "ls": (
         Example("List the tasks and stores of an application", "ls /data/app"),
         Example("Find the stores that use the most disk space", "ls /data/app --sort size"),
-        Example("Show the task of each store in a changed topology", "ls /data/app --topology new.txt"),
+        Example("Show each store's task in a changed topology", "ls /data/app --topology new.txt"),
         Example("Print a kstate.toml for restore and query", "ls /data/app --spec"),
         Example(
             "Print a kstate.toml with values from a dump and a topology",
@@ -69,21 +69,20 @@ class Order(str, Enum):
 Spec = Annotated[
     bool,
     typer.Option(
-        option.SPEC, help="Print a kstate.toml instead of the list. Comments mark the values that you must fill in."
+        option.SPEC,
+        help=("Print a kstate.toml instead of the listing. Comments mark the values that you must fill in."),
     ),
 ]
 
 
 ByStore = Annotated[
-    bool, typer.Option(option.BY_STORE, help="Print one row for each store, summed over all its tasks.")
+    bool, typer.Option(option.BY_STORE, help="Print one row per store, with totals over all its tasks.")
 ]
 
 
 Sort = Annotated[
     Order,
-    typer.Option(
-        option.SORT, metavar=choices_text(Order), help="Sort by task, or by size with the largest store last."
-    ),
+    typer.Option(option.SORT, metavar=choices_text(Order), help="Sort by task, or by size (largest store last)."),
 ]
 
 
@@ -93,8 +92,8 @@ Topology = Annotated[
         option.TOPOLOGY,
         metavar="FILE",
         help=(
-            "Show the task of each store in the topology that FILE describes. FILE contains the "
-            "output of Topology#describe. With --spec, also include in-memory stores."
+            "Show each store's task in the topology described in FILE (output of Topology#describe). With "
+            "--spec, also include in-memory stores."
         ),
         readable=False,
     ),
@@ -116,16 +115,17 @@ def ls(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that can open each store.
+    """List tasks and stores, and show which releases can open each store.
 
-    You can run `kstate ls` while the application is running, because it changes nothing. It counts the keys that
-    `kstate query` shows. ~ marks an estimate, and ? marks a store that kstate cannot read. With --spec, kstate prints a
-    kstate.toml with partition counts from a broker or a dump and retentions from the rows. --topology without --spec
-    adds a column with the task of each store in that topology.
+    This command changes nothing, so you can run it while the application is running. The `keys` column counts the keys
+    that `kstate query` would print. ~ marks an estimate, and ? marks a store that kstate cannot read. With --spec,
+    kstate prints a kstate.toml. It takes partition counts from a broker or a dump, and retentions from the rows.
+    Without --spec, --topology adds a column with each store's task in that topology.
 
     The exit code is 1 if rows may be missing, or if the files exist only in a backup that kstate made. With --spec, it
-    is 1 if you must complete or check the lines with comments. The exit code is 3 if the directory contains an entry
-    that Kafka Streams does not create, and 4 if kstate cannot list a task directory.
+    is 1 if the kstate.toml contains lines that you must complete or check. Comments mark these lines. The exit code is
+    3 if the directory contains a file or directory that Kafka Streams does not create, and 4 if kstate cannot list a
+    task directory.
     """
     from kstate_cli.cli.views.spec_draft import SpecSources
     from kstate_cli.cli.views.store_homes import say_missing_stores

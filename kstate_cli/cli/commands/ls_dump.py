@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "ls-dump": (
         Example("Show offsets, gaps, age and health of each partition", "ls-dump /backup/orders"),
-        Example("Print the same as JSON, for scripts", "ls-dump /backup/orders -o json"),
+        Example("Print the same information as JSON", "ls-dump /backup/orders -o json"),
     ),
 }
 
@@ -39,9 +39,9 @@ def ls_dump(
 ) -> int:
     """List the contents of a dump: offsets, full and incremental dumps, gaps, size, age and health of each partition.
 
-    This command reads only manifests and footers. To read the complete files, run `kstate verify-dump`. `to` is the
-    offset after the last one in the dump. A gap is a range of offsets that is missing between two full dumps, because
-    the log no longer had these offsets. The exit code is 3 if a file is damaged or missing.
+    This command reads only manifests and footers. To check the complete files, run `kstate verify-dump`. The `to`
+    column shows the offset that follows the last one in the dump. A gap is a range of offsets that is missing between
+    two full dumps, because the log no longer had these offsets. The exit code is 3 if a file is damaged or missing.
     """
     from kstate_cli.dump_reader.open import read_overview
 

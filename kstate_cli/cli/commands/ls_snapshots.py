@@ -32,7 +32,7 @@ HELP_EXAMPLES: Final = {
 def ls_snapshots(
     repository: Annotated[
         str,
-        typer.Argument(metavar="REPO", help="Path to the snapshot repository, a folder or s3://BUCKET/PREFIX."),
+        typer.Argument(metavar="REPO", help="Path to the snapshot repository (a folder or s3://BUCKET/PREFIX)."),
     ],
     generation: Annotated[
         str | None,
@@ -41,12 +41,12 @@ def ls_snapshots(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """List the snapshots of a repository: time, host, tasks, size, and until when each can be restored.
+    """List the snapshots in a repository, and show how long each snapshot remains usable.
 
-    This command compares only the names and sizes of files. To read the complete files, run `kstate verify-snapshots`.
-    The column `usable until` shows how long the log is guaranteed to contain all deletes. After that time, `kstate
+    This command checks only the names and sizes of files. To check the complete files, run `kstate verify-snapshots`.
+    The `usable until` column shows how long the log is guaranteed to contain all deletes. After that time, `kstate
     restore-snapshot` requires --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the
-    default of delete.retention.ms. The exit code is 3 if a snapshot is damaged.
+    default delete.retention.ms. The exit code is 3 if a snapshot is damaged.
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations

@@ -57,14 +57,13 @@ def maintain(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Run the maintenance steps of kstate.toml that are due.
+    """Run the maintenance steps in kstate.toml that are due.
 
-    The steps of its [maintain] section are dump, restore (of a standby), snapshot, prune-snapshots, lag, check,
-    verify, verify-dump and clean. Run this command from cron or a timer. kstate runs
-    each step as a separate command with a time limit, always in the same order: it takes a snapshot before it
-    verifies the stores. If a step fails, kstate still runs the next steps and exits
-    with the most severe code. The next run repeats steps that did not complete. The exit code is 5 if `kstate
-    maintain` is already running.
+    The steps in the [maintain] section are dump, restore (of a standby), snapshot, prune-snapshots, lag, check, verify,
+    verify-dump and clean. Run this command from cron or a timer. kstate runs each step as a separate command with a
+    time limit, always in the same order. For example, kstate takes a snapshot before it verifies the stores. If a step
+    fails, kstate still runs the remaining steps and exits with the most severe exit code. The next run repeats the
+    steps that did not complete. The exit code is 5 if `kstate maintain` is already running.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.maintain.measures import measures

@@ -67,7 +67,7 @@ def migrate(
         typer.Option(
             option.TO,
             metavar="RELEASE",
-            help="Migrate to this release, such as 4.2 or cp-8.2. Required without --to-jar.",
+            help="Migrate to this release, such as 4.2 or cp-8.2. Required unless you pass --to-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -96,14 +96,15 @@ def migrate(
         typer.Option(
             option.UNCLEAN,
             metavar=choices_text(OnUnclean),
-            help="Refuse unclean tasks (default), or skip them like --wipe-unclean.",
+            help="Reject unclean tasks (default), or skip them as with --wipe-unclean.",
             rich_help_panel=KILLED,
         ),
     ] = None,
     drop_headers: Annotated[
         bool,
         typer.Option(
-            option.DROP_HEADERS, help="Convert stores with headers to the older layout. Their record headers are lost."
+            option.DROP_HEADERS,
+            help=("Convert stores with headers to the older layout. This discards the record headers."),
         ),
     ] = False,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
@@ -128,7 +129,7 @@ def migrate(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Upgrade or downgrade an application directory in place, without restoring anything.
+    """Upgrade or downgrade an application directory in place, so that Kafka Streams has nothing to restore.
 
     Stop the application first. kstate keeps the old directory as a backup until you run `kstate clean`. Until then, you
     can undo the migration with `kstate undo`.

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "prune-snapshots": (
         Example("Print the size of the files that no snapshot needs", "prune-snapshots /backup/snapshots --dry-run"),
-        Example("DELETES all but the newest 7 of each task and host", "prune-snapshots /backup/snapshots --keep 7"),
+        Example(
+            "DELETES all but the newest 7 snapshots of each task and host", "prune-snapshots /backup/snapshots --keep 7"
+        ),
         Example(
             "DELETES snapshots in a bucket after 14 days, from cron",
             "prune-snapshots s3://bucket/app --keep-for 14d -q",
@@ -38,7 +40,7 @@ HELP_EXAMPLES: Final = {
 def prune_snapshots(
     repository: Annotated[
         str,
-        typer.Argument(metavar="REPO", help="Path to the snapshot repository, a folder or s3://BUCKET/PREFIX."),
+        typer.Argument(metavar="REPO", help="Path to the snapshot repository (a folder or s3://BUCKET/PREFIX)."),
     ],
     keep: KeepNewest = None,
     keep_for: KeepFor = None,
@@ -55,19 +57,19 @@ def prune_snapshots(
     ] = None,
     grace: ExpiryGrace = "1d",
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete without writing anything.")
+        bool, typer.Option(option.DRY_RUN, help="Show what kstate would delete, but change nothing.")
     ] = False,
     metrics_file: MetricsFile = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """DELETES expired snapshots and files that no snapshot needs, without taking a new snapshot.
+    """DELETES expired snapshots and files that no snapshot needs, without creating a new snapshot.
 
-    One run marks snapshots as expired, and a run after the grace period deletes them. In between, hosts that still
-    write or restore can finish. Without --keep, --keep-for and --abandoned, no snapshot expires, and kstate deletes
-    only files that no snapshot needs.
+    One run marks a snapshot as expired, and a run after the grace period deletes it. Until then, hosts can finish
+    writing or restoring. Without --keep, --keep-for or --abandoned, no snapshot expires, and kstate deletes only files
+    that no snapshot needs.
 
-    kstate keeps the newest snapshot of each task and host. With --abandoned, it also deletes these snapshots for hosts
+    kstate keeps the newest snapshot of each task and host. With --abandoned, it also deletes such snapshots of hosts
     and tasks that no longer exist. The exit code is 4 if a snapshot is unreadable, because kstate then does not know
     which files that snapshot needs.
     """

@@ -20,22 +20,22 @@ from kstate_cli.texts import command
 HELP_EXAMPLES: Final = {
     "query": (
         Example(
-            "Look up a key in a store with text keys and long values",
+            "Look up a key in a store with string keys and long values",
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
             "Print a range of keys as JSON",
             "query range /data/app count --from a --to b -o json",
         ),
-        Example("Print ten rows of any store as RocksDB stores them", "query raw-scan /data/app count --limit 10"),
+        Example("Print ten raw rows, from any kind of store", "query raw-scan /data/app count --limit 10"),
     ),
     "query key": (
         Example(
-            "Look up the count of alice",
+            "Look up the count for alice",
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
-            "Also print its timestamp and the Position of the answer",
+            "Also print the timestamp and the Position",
             "query key /data/app count alice --timestamps --explain",
         ),
     ),
@@ -47,40 +47,40 @@ HELP_EXAMPLES: Final = {
         ),
     ),
     "query raw-key": (
-        Example("Look up a row by its key as text", "query raw-key /data/app count alice --key-serde string"),
+        Example("Look up a row by a string key", "query raw-key /data/app count alice --key-serde string"),
         Example(
-            "Look up a row by its key in hexadecimal digits",
+            "Look up a row by a hexadecimal key",
             "query raw-key /data/app count 2a --key-serde hex --value-serde hex",
         ),
     ),
     "query raw-scan": (
-        Example("Print the first ten rows of any store", "query raw-scan /data/app count --limit 10"),
-        Example("Print all rows as JSON, for other programs", "query raw-scan /data/app count -o json"),
+        Example("Print the first ten raw rows", "query raw-scan /data/app count --limit 10"),
+        Example("Print all raw rows as JSON", "query raw-scan /data/app count -o json"),
     ),
     "query window-key": (
-        Example("Print all windows of alice", "query window-key /data/app visits alice --key-serde string"),
+        Example("Print all windows for alice", "query window-key /data/app visits alice --key-serde string"),
         Example(
             "Print the windows that started on 1 May or later",
             "query window-key /data/app visits alice --from 2024-05-01",
         ),
     ),
     "query window-range": (
-        Example("Print ten windows of any key", "query window-range /data/app visits --limit 10"),
+        Example("Print ten windows, regardless of the key", "query window-range /data/app visits --limit 10"),
         Example(
             "Print the windows that started on one day",
             "query window-range /data/app visits --from 2024-05-01 --to 2024-05-02",
         ),
     ),
     "query session": (
-        Example("Print the sessions of alice", "query session /data/app visits alice --key-serde string"),
+        Example("Print all sessions for alice", "query session /data/app visits alice --key-serde string"),
         Example(
-            "Print the sessions of alice as JSON", "query session /data/app visits alice --key-serde string -o json"
+            "Print all sessions for alice as JSON", "query session /data/app visits alice --key-serde string -o json"
         ),
     ),
     "query versioned": (
         Example("Print the latest version", "query versioned /data/app prices gold --key-serde string"),
         Example(
-            "Print the version that was valid at a time",
+            "Print the version that was valid at a given time",
             "query versioned /data/app prices gold --as-of 2024-05-01",
         ),
     ),
@@ -126,10 +126,10 @@ query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 
 @query_app.callback()
 def query() -> None:
-    """Query a store while the application is stopped: by key, by range or by time.
+    """Query a store by key, range or time while the application is stopped.
 
-    This command changes nothing and takes no lock. Each subcommand has its own help, for example
-    `kstate query key --help`.
+    This command changes nothing and acquires no lock. Each subcommand has its own help, for example `kstate query key
+    --help`.
 
     \b
     kind of store (kstate ls)         subcommands
@@ -138,16 +138,17 @@ def query() -> None:
     window, time-ordered-window, …    window-key, window-range
     session, time-ordered-session, …  session
     versioned                         versioned, multi-versioned
-    any                               raw-key, raw-scan: the rows in RocksDB
+    any                               raw-key, raw-scan: raw RocksDB rows
 
     \b
-    --key-serde and --value-serde select how kstate decodes keys and values.
+    --key-serde and --value-serde specify how kstate decodes keys and values.
     bytes (the default)  printable ASCII unchanged, \\xNN for other bytes,
                          \\\\ for \\; in JSON {"base64": "..."}
     string, json, uuid   text in UTF-8
     long, int, short     Kafka's signed integers of 8, 4 and 2 bytes
-    double, float        8 and 4 bytes; boolean: 1 byte
-    hex, base64          any bytes
+    double, float        Kafka's floating-point numbers of 8 and 4 bytes
+    boolean              1 byte
+    hex, base64          any bytes, in hexadecimal or Base64
     time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
                          windowed keys in a key-value store: KEY@START,
                          KEY@START/END
@@ -157,12 +158,13 @@ def query() -> None:
     \b
     Exit codes:
     0  kstate answered the query, possibly with no rows
-    1  rows may be missing (an SST is in no MANIFEST), or a Position is unknown
-    2  wrong usage, or an unknown store
+    1  rows may be missing (an SST is not in a MANIFEST), or a Position is
+       unknown
+    2  usage error, or unknown store
     3  a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE, NOT_PRESENT,
        DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE)
-    4  a serde cannot decode a key or value, so kstate prints its bytes; or
-       it is unknown which tasks have the store
+    4  a serde cannot decode a key or value, so kstate prints the bytes; or
+       kstate cannot determine which tasks contain the store
     5  the application is running (see --last-flush)
     6  a store is unreadable (STORE_EXCEPTION); the printed rows are
        correct but incomplete
@@ -192,7 +194,7 @@ def key(request: StoreRequest, key: Key, timestamps: Timestamps = False) -> int:
     return answer(request, KeyQuery(key_value), _PLAIN, lambda value: {"key": key_value, "value": value})
 
 
-@_subcommand("range", "Print the rows of a range of keys, or all rows.")
+@_subcommand("range", "Print the rows in a range of keys, or all rows.")
 def range_(
     request: StoreRequest,
     lower: Annotated[
@@ -204,9 +206,9 @@ def range_(
     timestamps: Timestamps = False,
     collate: Collate = False,
 ) -> int:
-    """Print all rows of a key-value store, or those in a range of keys (RangeQuery, TimestampedRangeQuery).
+    """Print all rows of a key-value store, or only the rows in a range of keys (RangeQuery, TimestampedRangeQuery).
 
-    kstate prints one partition after the other and sorts keys by their bytes. Negative numbers therefore come after
+    kstate prints one partition after another and sorts keys by their bytes. Negative numbers therefore come after
     positive ones.
     """
     from kstate_cli.cli.commands.query_answers import answer
@@ -222,12 +224,12 @@ def range_(
     return answer(request, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
 
 
-@_subcommand("raw-key", "Print a row by its key in RocksDB.")
+@_subcommand("raw-key", "Print a row by its raw RocksDB key.")
 def raw_key(request: StoreRequest, key: Key) -> int:
-    """Print a row of any kind of store by its key in RocksDB.
+    """Print a row by its raw RocksDB key, from any kind of store.
 
-    The key is the whole row key, including its window, session or segment. The value is the whole row, including
-    timestamp and headers. The serdes bytes, hex and base64 can decode every row.
+    The key is the complete RocksDB key, including the window, session or segment. The value is the complete RocksDB
+    value, including the timestamp and headers. The serdes bytes, hex and base64 can decode every row.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawKeyQuery
@@ -240,11 +242,12 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     )
 
 
-@_subcommand("raw-scan", "Print all rows as RocksDB stores them.")
+@_subcommand("raw-scan", "Print all raw rows from RocksDB.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
-    """Print all rows of any kind of store as RocksDB stores them, including expired rows.
+    """Print all raw rows from RocksDB, including expired rows, from any kind of store.
 
-    kstate prints one segment after the other, in key order. As with raw-key, serdes decode whole keys and values.
+    kstate prints one segment after another, each in key order. As with raw-key, the serdes decode complete keys and
+    values.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawScanQuery
@@ -262,7 +265,7 @@ def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
 def window_key(
     request: StoreRequest, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print the windows of one key in a window store that start in a time range (WindowKeyQuery)."""
+    """Print one key's windows that start within a time range, from a window store (WindowKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowKeyQuery
 
@@ -281,7 +284,7 @@ def window_key(
 def window_range(
     request: StoreRequest, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print the windows of all keys in a window store that start in a time range (WindowRangeQuery)."""
+    """Print all keys' windows that start within a time range, from a window store (WindowRangeQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
@@ -296,7 +299,7 @@ def window_range(
 
 @_subcommand("session", "Print the sessions of a key.")
 def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
-    """Print the sessions of one key in a session store (WindowRangeQuery with a key).
+    """Print one key's sessions from a session store (WindowRangeQuery with a key).
 
     The end of a session is inclusive.
     """
@@ -328,9 +331,10 @@ def versioned(
         ),
     ] = None,
 ) -> int:
-    """Print the latest version of a key in a versioned store, or the version valid at a time (VersionedKeyQuery).
+    """Print a key's latest version from a versioned store, or its version at a given time (VersionedKeyQuery).
 
-    The files of a versioned store do not contain its retention. Without --spec, versions therefore never expire.
+    The files of a versioned store do not contain the store's retention. Without --spec, kstate therefore treats no
+    version as expired.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import VersionedKeyQuery
@@ -364,14 +368,14 @@ def multi_versioned(
         bool,
         typer.Option(
             f"{option.ASC}/{option.DESC}",
-            help="Print the oldest or the newest version first. The default is the newest.",
+            help="Print the oldest version first, or the newest (default).",
         ),
     ] = False,
     collate: Collate = False,
 ) -> int:
-    """Print the versions of a key in a versioned store that were valid in a time range (MultiVersionedKeyQuery).
+    """Print a key's versions that were valid within a time range, from a versioned store (MultiVersionedKeyQuery).
 
-    kstate prints no version for a deletion. Without --spec, versions never expire.
+    kstate does not print deletions. Without --spec, it treats no version as expired.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder

@@ -64,15 +64,15 @@ HELP_EXAMPLES: Final = {
             "Move every store to its task in the new topology", "rehome /data/app --topology new.txt --from old.txt"
         ),
         Example(
-            "Also check group, repartition topics and partitions",
+            "Also check the group, repartition topics and partition counts",
             "rehome /data/app --topology new.txt --bootstrap-server broker:9092",
         ),
         Example(
-            "Complete merged tasks of two hosts from a dump",
+            "Complete tasks that were split across two hosts, from a dump",
             "rehome /app --topology b --from a --from-changelog /dump --for 4.3",
         ),
         Example(
-            "Map sub-topology 6 to 4, and mark 4 and 5 as gone",
+            "Map sub-topology 6 to 4, and mark the old 4 and 5 as gone",
             "rehome /data/app --map 6=4 --map 4=gone --map 5=gone",
         ),
     ),
@@ -146,11 +146,11 @@ def rehome(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move every store to its task in a changed topology, without restoring anything.
+    """Move every store to its task in a changed topology, so that Kafka Streams has nothing to restore.
 
     Use this command after sub-topologies were renumbered, split or merged. Stop all instances of the application first.
-    If a task is incomplete on this host, kstate completes it from a dump or refuses to run. Until you run `kstate
-    clean`, you can undo the change with `kstate undo`.
+    If a task is incomplete on this host, kstate adds the missing stores from a dump or refuses to run. Until you run
+    `kstate clean`, you can undo the change with `kstate undo`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

@@ -83,7 +83,7 @@ def restore(
     work: WorkOptions,
     report: ReportOptions,
 ) -> int:
-    """Restore stores in bulk from a changelog dump. `kstate undo` undoes the run."""
+    """Restore stores in bulk from a changelog dump. To undo the restoration, run `kstate undo`."""
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, show_round

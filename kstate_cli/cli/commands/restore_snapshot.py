@@ -81,14 +81,15 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "restore-snapshot": (
         Example(
-            "Print the plan for a lost directory", "restore-snapshot /data/app --from-snapshot /backup/app --dry-run"
+            "Print the plan for restoring a lost directory",
+            "restore-snapshot /data/app --from-snapshot /backup/app --dry-run",
         ),
         Example(
-            "Restore half of the tasks to the first of two empty hosts",
+            "Restore half of the tasks on the first of two empty hosts",
             "restore-snapshot /data/app --from-snapshot /backup/app --share 1/2",
         ),
         Example(
-            "Add the later records of a dump", "restore-snapshot /data/app --from-snapshot /r --from-changelog /dump"
+            "Also add later records from a dump", "restore-snapshot /data/app --from-snapshot /r --from-changelog /dump"
         ),
     ),
 }
@@ -105,7 +106,7 @@ class SnapshotSource:
         typer.Option(
             option.FROM_SNAPSHOT,
             metavar="REPO",
-            help="Restore from this repository, a folder or s3://BUCKET/PREFIX.",
+            help="Restore from this repository (a folder or s3://BUCKET/PREFIX).",
         ),
     ]
     generation: Annotated[
@@ -114,14 +115,14 @@ class SnapshotSource:
             option.GENERATION,
             metavar="NAME",
             help=(
-                "Restore all stores from this snapshot. By default, kstate restores each store from "
-                "the newest snapshot that has it."
+                "Restore all stores from this snapshot. By default, kstate restores each store from the newest "
+                "snapshot that contains the store."
             ),
         ),
     ] = None
     from_changelog: Annotated[
         str | None,
-        typer.Option(option.FROM_CHANGELOG, metavar="DUMP", help="Also add the later records of this changelog dump."),
+        typer.Option(option.FROM_CHANGELOG, metavar="DUMP", help="Also add later records from this changelog dump."),
     ] = None
     release_name: Annotated[
         str | None,
@@ -137,7 +138,7 @@ class SnapshotSource:
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help=("Read the kinds and retentions of stores from this kstate.toml. Requires --from-changelog."),
+            help=("Read store kinds and retentions from this kstate.toml. Requires --from-changelog."),
             readable=False,
         ),
     ] = None
@@ -233,10 +234,11 @@ def restore_snapshot(
 ) -> int:
     """Restore stores from snapshots as fast as the disk allows. To undo the restoration, run `kstate undo`.
 
-    Stop the application first. kstate keeps existing stores and takes each missing store from the newest snapshot that
-    has it. kstate compares every byte with its SHA-256. With --from-changelog, kstate adds the later records of a dump.
-    With --for, it migrates the stores. Without --for, start a release with the same layout as the one that wrote the
-    snapshot. All releases up to 4.2 share one layout, and 4.3 and later releases share another.
+    Stop the application first. kstate keeps existing stores and restores each missing store from the newest snapshot
+    that contains the store. kstate verifies the SHA-256 of every file. With --from-changelog, kstate adds later records
+    from a dump. With --for, it migrates the stores. Without --for, run the application with a release that uses the
+    same layout as the release that wrote the snapshot. All releases up to 4.2 share one layout, and all releases from
+    4.3 on share another.
     """
     from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics

@@ -42,7 +42,7 @@ HELP_EXAMPLES: Final = {
         ),
         Example("Continue the application as v2", "seed --from /dump --app v2 --bootstrap-server broker:9092"),
         Example(
-            "DELETES the topics of that run, if they are unused",
+            "DELETES the topics that this run created, if they are unused",
             "seed --undo --delete-topics seed.jsonl --bootstrap-server broker:9092",
         ),
     ),
@@ -60,14 +60,14 @@ def seed(
     directories: SeedDirectoryOptions,
     report: SeedReportOptions,
 ) -> int:
-    """Create the changelogs of a new application.id from a dump, and copy the input offsets of the old one.
+    """Create changelogs for a new application.id from a dump, and copy the old application's input offsets.
 
-    Stop the source application, and write a dump of its changelogs. If the changelogs are lost, pass the state
-    directories of all hosts instead. In this case, --app may be the old id.
+    First stop the source application, and dump its changelogs. If the changelogs are lost, pass the state directories
+    of all hosts instead. In this case, --app may be the old id.
 
-    kstate creates the changelogs of the new application, writes all records in transactions, and reads them again.
-    kstate commits the input offsets last. It writes only to topics that it created and changes nothing in the source.
-    If a run was killed, run the same command again to continue the run.
+    kstate creates the new application's changelogs, writes all records in transactions, and reads them back. kstate
+    commits the input offsets last. It writes only to topics that it created and changes nothing in the source. If
+    kstate was killed, repeat the command to resume.
     """
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.metrics import Metrics

@@ -47,7 +47,9 @@ def snapshot(
         typer.Option(
             option.OUT,
             metavar="REPO",
-            help=("Write to this repository, a folder or s3://BUCKET/PREFIX. If it does not exist, kstate creates it."),
+            help=(
+                "Write to this repository (a folder or s3://BUCKET/PREFIX). If it does not exist, kstate creates it."
+            ),
         ),
     ],
     task: Tasks = None,
@@ -65,7 +67,7 @@ def snapshot(
     grace: ExpiryGrace = "1d",
     workers: Annotated[int, workers_option("Copy N files")] = 0,
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print the number of files and new bytes without writing anything.")
+        bool, typer.Option(option.DRY_RUN, help="Show how many files and bytes kstate would copy, but write nothing.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
@@ -87,15 +89,15 @@ def snapshot(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Copy the files of stores to a repository of snapshots.
+    """Copy store files to a snapshot repository.
 
     Stop the application first, or pass a standby that kstate keeps up to date. If the application is running, pass its
     --guarantee. Under at_least_once, kstate captures what RocksDB has flushed. Under exactly-once, it captures only
     tasks without uncommitted rows.
 
     kstate changes nothing in APP and copies only SSTs that are not yet in the repository. Several hosts can write to
-    one repository. To restore a snapshot, run `kstate restore-snapshot`. The exit code is 1 if kstate skips a task, and
-    4 if kstate skips all tasks. kstate prints the reasons.
+    the same repository. To restore a snapshot, run `kstate restore-snapshot`. The exit code is 1 if kstate skips a
+    task, and 4 if kstate skips all tasks. kstate prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import facts_source, log_reader

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 HELP_EXAMPLES: Final = {
     "start-barrier": (
-        Example("Wait for three hosts in a folder that all of them share", "start-barrier /backup/app --hosts 3"),
+        Example("Wait for three hosts that share a folder", "start-barrier /backup/app --hosts 3"),
         Example(
-            "Wait in an init container, with the name of the pod",
+            "Wait in an init container, with the pod name as the host name",
             "start-barrier s3://bucket/app --hosts 3 --host app-1",
         ),
     ),
@@ -51,10 +51,11 @@ def start_barrier(
     quiet: Quiet = False,
     warnings_ok: WarningsOk = False,
 ) -> int:
-    """Wait until all hosts have reached the barrier, so that their applications start together.
+    """Wait until all hosts have reached the barrier, so that all instances start together.
 
-    If one instance of Kafka Streams starts alone, it gets every task and restores from the broker what the other hosts
-    have on disk. Each host writes one small file to PLACE and overwrites this file in the next round.
+    If one Kafka Streams instance starts alone, every task is assigned to that instance. It then restores all state from
+    the broker, even though the other hosts have this state on disk. Each host writes one small file to PLACE and
+    overwrites this file the next time.
     """
     from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 

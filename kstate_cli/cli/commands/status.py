@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "status": (
         Example("Show the runs and their backups", "status /data/app"),
-        Example("Print the same as JSON, for scripts", "status /data/app -o json"),
+        Example("Print the same information as JSON", "status /data/app -o json"),
     ),
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "undo": (
         Example("Undo the newest change", "undo /data/app"),
-        Example("Undo even if the application has run since", "undo /data/app --discard-newer"),
+        Example("Undo even if the application has run since the change", "undo /data/app --discard-newer"),
     ),
 }
 
@@ -29,7 +29,9 @@ def undo(
         bool,
         typer.Option(
             option.DISCARD_NEWER,
-            help=("Undo even if the application has run since. kstate moves the application's new files aside."),
+            help=(
+                "Undo even if the application has run since the change. kstate moves the application's new files aside."
+            ),
         ),
     ] = False,
     times_lost: Annotated[
@@ -37,8 +39,8 @@ def undo(
         typer.Option(
             option.TIMES_LOST,
             help=(
-                "Undo even if the backup has lost its file times. kstate verifies the backup before it restores "
-                "the times."
+                "Undo even if the backup's file times were lost. kstate then verifies every block's checksum "
+                "before it restores the backup."
             ),
         ),
     ] = False,

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "verify": (
         Example("Read all stores once", "verify /data/app"),
-        Example("Read a seventh each night, from cron", 'verify /data/app --subset "$(date +\\%u)/7" --quiet'),
+        Example(
+            "Read a seventh of the data each night, from cron", 'verify /data/app --subset "$(date +\\%u)/7" --quiet'
+        ),
     ),
 }
 
@@ -60,7 +62,8 @@ def verify(
     each_sst: Annotated[
         bool,
         typer.Option(
-            option.EACH_SST, help="Also read each SST on its own and compare its entries with its properties."
+            option.EACH_SST,
+            help=("Also read each SST separately, and compare its entries with the counts in its properties."),
         ),
     ] = False,
     workers: Annotated[int, workers_option("Read N databases")] = 0,
@@ -68,14 +71,14 @@ def verify(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read every data block of the stores, check checksums and rows, and print a digest of the contents.
+    """Read every data block, verify checksums and rows, and print a digest of each store.
 
-    This command changes nothing. kstate also checks the order, number and encoding of rows. If the application is
-    running, kstate reads the state as of the last flush. Stores with equal contents have the same digest on every host
-    and in every release.
+    This command changes nothing. kstate also checks the order, number and encoding of the rows. If the application is
+    running, kstate reads the state as of the last flush. Stores with the same contents have the same digest on every
+    host and in every release.
 
-    The exit code is 3 if something is damaged, 4 if a store is too new, unreadable or unknown, and 5 if the directory
-    changes too fast.
+    The exit code is 3 if kstate finds damage, 4 if it cannot read or does not support a store, and 5 if the application
+    changes the directory faster than kstate can read it.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups

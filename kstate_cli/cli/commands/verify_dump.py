@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "verify-dump": (
         Example("Read all files once", "verify-dump /dump/orders"),
-        Example("Read a seventh each night, from cron", 'verify-dump /dump/orders --subset "$(date +\\%u)/7" --quiet'),
+        Example(
+            "Read a seventh of the data each night, from cron",
+            'verify-dump /dump/orders --subset "$(date +\\%u)/7" --quiet',
+        ),
     ),
 }
 
@@ -54,16 +57,17 @@ def verify_dump(
         ),
     ] = "1/1",
     no_record: Annotated[
-        bool, typer.Option(option.NO_RECORD, help="Write nothing to the dump. A later run then cannot resume this one.")
+        bool,
+        typer.Option(option.NO_RECORD, help=("Write nothing to the dump. You then cannot resume this verification.")),
     ] = False,
     metrics_file: MetricsFile = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read all files of a dump, and compare each with its SHA-256 in the manifest.
+    """Read all files in a dump, and compare each file with its SHA-256 in the manifest.
 
     If a manifest has no SHA-256, kstate decodes every page instead. kstate also reads the files of older full dumps.
-    With --subset, each file stays in the same part while the dump grows. kstate records in _verified.json when it read
+    With --subset, each file stays in the same part as the dump grows. kstate records in _verified.json when it read
     each part, and `kstate ls-dump` shows this time. To resume an interrupted verification, run the command again.
 
     The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.

@@ -28,7 +28,7 @@ HELP_EXAMPLES: Final = {
     "verify-snapshots": (
         Example("Read all files once", "verify-snapshots /backup/snapshots"),
         Example(
-            "Read a seventh each night, from cron",
+            "Read a seventh of the data each night, from cron",
             'verify-snapshots /backup/snapshots --subset "$(date +\\%u)/7" --quiet',
         ),
     ),
@@ -38,7 +38,7 @@ HELP_EXAMPLES: Final = {
 def verify_snapshots(
     repository: Annotated[
         str,
-        typer.Argument(metavar="REPO", help="Path to the snapshot repository, a folder or s3://BUCKET/PREFIX."),
+        typer.Argument(metavar="REPO", help="Path to the snapshot repository (a folder or s3://BUCKET/PREFIX)."),
     ],
     subset: Annotated[
         str,
@@ -53,10 +53,10 @@ def verify_snapshots(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read all files in a repository of snapshots, and compare each with its SHA-256.
+    """Read all files in a snapshot repository, and compare each file with its SHA-256.
 
     Each run reads the file lists of all snapshots. --subset applies only to SSTs and blob files, and each file stays in
-    the same part while the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
+    the same part as the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
     read a file.
     """
     from kstate_cli.cli.metrics import Metrics, folder_at

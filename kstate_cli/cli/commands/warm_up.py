@@ -35,11 +35,11 @@ def warm_up(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Halve the start time of Spark by archiving the classes that its JVM loads.
+    """Cut Spark's startup time in half by archiving the classes that its JVM loads.
 
     Run this command once per user, or when you build an image. kstate writes the archive to the user's cache directory.
-    The archive is valid only for this version of Java and Spark, so create it again after you update one of them. If
-    the archive is missing, damaged or writable by others, Spark starts without it.
+    The archive is valid only for this version of Java and Spark, so rerun this command after you update either of them.
+    If the archive is missing, damaged or writable by others, Spark starts without it.
     """
     from kstate_cli.spark.warming import warm_up as make
 

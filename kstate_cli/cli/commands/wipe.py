@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 HELP_EXAMPLES: Final = {
     "wipe": (
         Example("Rebuild one store of one task", "wipe /data/app --task 0_1 --store count"),
-        Example("DELETES all stores at once, without a backup", "wipe /data/app --all --purge --yes"),
+        Example("DELETES all stores immediately, without a backup", "wipe /data/app --all --purge --yes"),
     ),
 }
 
@@ -80,11 +80,11 @@ def wipe(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move stores away, so that Kafka Streams rebuilds them from the earliest offset of their changelogs.
+    """Move stores aside, so that Kafka Streams rebuilds them from the earliest offset in their changelogs.
 
-    Stop the application first. kstate also moves the offsets and Positions of these stores. The other stores of a task
-    stay, and Kafka Streams does not restore them, even under exactly-once. Until you run `kstate clean`, you can undo
-    the wipe with `kstate undo`.
+    Stop the application first. kstate also moves the offsets and Positions of these stores. It leaves a task's other
+    stores in place, and Kafka Streams does not restore those, even under exactly-once. Until you run `kstate clean`,
+    you can undo the wipe with `kstate undo`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

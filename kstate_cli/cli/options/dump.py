@@ -37,8 +37,8 @@ class DumpSourceOptions:
             option.OUT,
             metavar="DUMP",
             help=(
-                "Write the dump to this folder, or to s3://BUCKET/PREFIX (experimental). kstate "
-                "extends an existing dump."
+                "Write the dump to this folder, or to s3://BUCKET/PREFIX (experimental). If the dump exists, "
+                "kstate adds to it."
             ),
         ),
     ]
@@ -57,7 +57,10 @@ class DumpSourceOptions:
     follow: Annotated[
         float | None,
         typer.Option(
-            option.FOLLOW, metavar="SECONDS", help="Repeat every SECONDS until you stop kstate with a signal.", min=0.1
+            option.FOLLOW,
+            metavar="SECONDS",
+            help="Repeat at this interval until you stop kstate with a signal.",
+            min=0.1,
         ),
     ] = None
     full: Annotated[bool, typer.Option(option.FULL, help="Write a new full dump and keep the existing ones.")] = False
@@ -67,9 +70,9 @@ class DumpSourceOptions:
             option.KEEP, metavar="N", help="DELETES all but the newest N full dumps of each partition.", min=1
         ),
     ] = None
-    dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print what kstate would read without writing anything.")
-    ] = False
+    dry_run: Annotated[bool, typer.Option(option.DRY_RUN, help="Show what kstate would read, but write nothing.")] = (
+        False
+    )
     kafka_settings: Annotated[
         Path | None,
         typer.Option(

@@ -60,7 +60,9 @@ TimeFrom = Annotated[
 ]
 TimeTo = Annotated[
     str | None,
-    typer.Option(option.TO, metavar="TIME", help="End the time range at TIME, inclusive. TIME has the same forms."),
+    typer.Option(
+        option.TO, metavar="TIME", help=("End the time range at TIME, inclusive. Accepts the same formats as --from.")
+    ),
 ]
 Collate = Annotated[bool, typer.Option(option.COLLATE, help="Sort the rows of all partitions together.")]
 
@@ -126,24 +128,27 @@ class SourceOptions:
             option.SPEC,
             metavar="FILE",
             help=(
-                "Read the kind, retention and partitions of the store from this kstate.toml. To "
-                "create one, run `kstate ls APP --spec`."
+                "Read the store's kind, retention and partition count from this kstate.toml. To create the file, "
+                "run `kstate ls APP --spec`."
             ),
             readable=False,
         ),
     ] = None
     include_expired: Annotated[
         bool,
-        typer.Option(option.INCLUDE_EXPIRED, help="With --spec, also print rows that are older than their retention."),
+        typer.Option(
+            option.INCLUDE_EXPIRED, help=("With --spec, also print rows that are older than the store's retention.")
+        ),
     ] = False
     topology: Annotated[
         str | None,
         typer.Option(
-            option.TOPOLOGY, metavar="NAME", help="Select a named topology if several of them have this store."
+            option.TOPOLOGY, metavar="NAME", help="Select a named topology if more than one contains this store."
         ),
     ] = None
     last_flush: Annotated[
-        bool, typer.Option(option.LAST_FLUSH, help="Read the last flush if the application is running.")
+        bool,
+        typer.Option(option.LAST_FLUSH, help=("If the application is running, read its data as of the last flush.")),
     ] = False
 
 

@@ -41,7 +41,7 @@ class BrokerOptions:
         typer.Option(
             option.BOOTSTRAP_SERVER,
             metavar="HOST:PORT",
-            help=("Check group members, unread records and partitions on this broker."),
+            help=("Check for group members, unread records and partition counts on this broker."),
         ),
     ] = None
     kafka_settings: KafkaSettings = None
@@ -73,18 +73,18 @@ class SparkOptions:
 class CompletionOptions:
     """The dump that completes tasks, and its conditions."""
 
-    HELP_PANEL: ClassVar[str] = "Incomplete tasks: merged sub-topologies on different hosts"
+    HELP_PANEL: ClassVar[str] = "Incomplete tasks (if merged sub-topologies were on different hosts)"
 
     from_changelog: Annotated[
         str | None,
-        typer.Option(option.FROM_CHANGELOG, metavar="DUMP", help="Complete the tasks from this changelog dump."),
+        typer.Option(option.FROM_CHANGELOG, metavar="DUMP", help="Add missing stores from this changelog dump."),
     ] = None
     release_name: Annotated[
         str | None,
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Build missing stores for this release, the one that the application runs.",
+            help="Build missing stores for this release. Pass the release that the application uses.",
             autocompletion=releases,
         ),
     ] = None
@@ -94,8 +94,8 @@ class CompletionOptions:
             option.COMPLETE,
             metavar="TASK",
             help=(
-                "Complete this new task on this host. Pass none to complete no task. By default, the "
-                "host with the lowest-numbered old task completes it."
+                "Complete this merged task on this host. To complete no task, pass none. By default, the host "
+                "with the lowest-numbered old task completes the merged task."
             ),
         ),
     ] = None

@@ -56,7 +56,7 @@ CommittedOffsets = Annotated[
     typer.Option(
         option.COMMITTED_OFFSETS,
         metavar="FILE",
-        help=('Read group offsets from FILE, as JSON: {"TOPIC": {"0": 42}}.'),
+        help=('Read committed offsets from FILE, as JSON: {"TOPIC": {"0": 42}}.'),
         readable=False,
     ),
 ]
@@ -70,7 +70,7 @@ DumpIsCommitted = Annotated[
 VerifyDump = Annotated[
     bool | None,
     typer.Option(
-        f"{option.VERIFY_DUMP}/{option.NO_VERIFY_DUMP}", help="Verify all rows of the dump first, or skip this check."
+        f"{option.VERIFY_DUMP}/{option.NO_VERIFY_DUMP}", help="Verify all rows in the dump first, or skip this check."
     ),
 ]
 SkipDigests = Annotated[bool, typer.Option(option.SKIP_DIGESTS, help="Skip the SHA-256 check of the dump files.")]
@@ -125,9 +125,7 @@ class FleetOptions:
         typer.Option(
             option.BEFORE,
             metavar="FILE",
-            help=(
-                "Restore only the tasks that this host had. FILE contains an older output of `kstate fleet -o json`."
-            ),
+            help=("Restore only the tasks that this host had. FILE contains earlier `kstate fleet -o json` output."),
             readable=False,
         ),
     ] = None
@@ -144,7 +142,7 @@ class FleetOptions:
     ] = None
     hosts: Annotated[
         int | None,
-        typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts. The default is the N of --share."),
+        typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts. The default is N from --share."),
     ] = None
     barrier_timeout: Annotated[
         int,
@@ -171,7 +169,7 @@ class SelectionOptions:
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Restore for this release, such as 4.3. Required without --for-jar.",
+            help="Restore for this release, such as 4.3. Required unless you pass --for-jar.",
             autocompletion=releases,
         ),
     ] = None
@@ -181,7 +179,7 @@ class SelectionOptions:
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="Read the kinds and retentions of stores from this kstate.toml.",
+            help="Read store kinds and retentions from this kstate.toml.",
             readable=False,
         ),
     ] = None
@@ -190,7 +188,7 @@ class SelectionOptions:
         typer.Option(
             option.TOPOLOGY,
             metavar="FILE",
-            help="Read the tasks of lost stores from FILE, the output of Topology#describe.",
+            help="Read the lost stores' tasks from FILE, the output of Topology#describe.",
             readable=False,
         ),
     ] = None
@@ -198,9 +196,7 @@ class SelectionOptions:
     store: Stores = None
     partition: Annotated[
         list[int] | None,
-        typer.Option(
-            option.PARTITION, metavar="N", min=0, help="Select only tasks of this partition. Can be repeated."
-        ),
+        typer.Option(option.PARTITION, metavar="N", min=0, help="Select only tasks for partition N. Can be repeated."),
     ] = None
     ignore: Annotated[
         list[str] | None,
@@ -237,7 +233,7 @@ class CaseOptions:
 
     HELP_PANEL: ClassVar[str] = "Special cases"
 
-    rebuild: Annotated[bool, typer.Option(option.REBUILD, help="Rebuild existing stores completely.")] = False
+    rebuild: Annotated[bool, typer.Option(option.REBUILD, help="Rebuild existing stores from scratch.")] = False
     on_invalid_offset: Annotated[
         OnInvalid,
         typer.Option(
@@ -247,11 +243,11 @@ class CaseOptions:
             show_default=False,
         ),
     ] = OnInvalid.rebuild
-    allow_empty: Annotated[
-        bool, typer.Option(option.ALLOW_EMPTY, help="Allow an empty changelog to empty a store.")
-    ] = False
+    allow_empty: Annotated[bool, typer.Option(option.ALLOW_EMPTY, help="Empty a store if its changelog is empty.")] = (
+        False
+    )
     accept_resurrected: AcceptResurrected = False
-    wipe_unclean: Annotated[bool, typer.Option(option.WIPE_UNCLEAN, help="Rebuild all stores of unclean tasks.")] = (
+    wipe_unclean: Annotated[bool, typer.Option(option.WIPE_UNCLEAN, help="Rebuild all stores in unclean tasks.")] = (
         False
     )
     transactional_stores: TransactionalStores = False
@@ -259,7 +255,8 @@ class CaseOptions:
     after_error: AfterError = False
     standby: Annotated[bool, typer.Option(option.STANDBY, help="Create or update a standby.")] = False
     follow: Annotated[
-        float | None, typer.Option(option.FOLLOW, metavar="SECONDS", help="Update the standby every SECONDS.", min=0.1)
+        float | None,
+        typer.Option(option.FOLLOW, metavar="SECONDS", help=("Keep updating the standby at this interval."), min=0.1),
     ] = None
 
 
@@ -275,7 +272,9 @@ class WorkOptions:
     staging: Annotated[
         str | None,
         typer.Option(
-            option.STAGING, metavar="URI", help="Write sorted files to this folder, which all executors can access."
+            option.STAGING,
+            metavar="URI",
+            help=("Write sorted files to this folder. All executors must have access to it."),
         ),
     ] = None
     memory: Memory = None
@@ -310,7 +309,7 @@ class ReportOptions:
         typer.Option(
             option.ON_STATE_CHANGE,
             metavar="CMD",
-            help="When the state changes, run CMD with the old and the new state as arguments.",
+            help="Each time the state changes, run CMD with the old and new state as arguments.",
         ),
     ] = None
 

@@ -28,16 +28,17 @@ class SeedSourceOptions:
             option.FROM,
             metavar="DUMP/APP",
             help=(
-                "Read this dump of all changelogs, written after the application stopped. If the "
-                "changelogs are lost, repeat --from for the application directory of each host "
-                "instead."
+                "Read this dump of all changelogs, created after the application stopped. If the changelogs are "
+                "lost, pass --from once for each host's application directory instead."
             ),
         ),
     ] = None
     source_app: Annotated[
         str | None,
         typer.Option(
-            option.SOURCE_APP, metavar="ID", help="Select this application.id. Required if DUMP contains several."
+            option.SOURCE_APP,
+            metavar="ID",
+            help=("Read the changelogs of this application.id. Required if the dump contains more than one."),
         ),
     ] = None
     source_bootstrap_server: Annotated[
@@ -68,8 +69,8 @@ class SeedSourceOptions:
             metavar="FILE",
             help=(
                 "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
-                "newest record of each key if the store needs no older ones. If you pass directories, kstate needs "
-                "this file for the retentions."
+                "newest record of each key if the store needs no older records. Required if --from is a "
+                "directory, because kstate needs the retentions."
             ),
             readable=False,
         ),
@@ -79,9 +80,7 @@ class SeedSourceOptions:
         typer.Option(
             option.ACCEPT,
             metavar="STORE",
-            help=(
-                "Accept problems of STORE that kstate would otherwise reject, such as missing updates. Can be repeated."
-            ),
+            help=("Accept STORE despite problems such as missing updates. Can be repeated."),
         ),
     ] = None
     skip_task: Annotated[
@@ -103,7 +102,7 @@ class SeedTargetOptions:
         str | None, typer.Option(option.APP, metavar="ID", help="Create changelogs for this new application.id.")
     ] = None
     bootstrap_server: Annotated[
-        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Write to the cluster of this broker.")
+        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Write to this broker's cluster.")
     ]
     kafka_settings: Annotated[
         Path | None,
@@ -128,8 +127,8 @@ class SeedTargetOptions:
             option.DROP_KEYS,
             metavar="FILE",
             help=(
-                "Erase the keys that FILE lists. Each line is STORE=KEY or STORE:SERDE=KEY. If STORE is *, the line "
-                "applies to every store."
+                "Erase the keys listed in FILE. Each line is STORE=KEY or STORE:SERDE=KEY. If STORE is *, the "
+                "line applies to every store."
             ),
             readable=False,
         ),
@@ -161,7 +160,7 @@ class SeedTargetOptions:
 class SeedPartitionOptions:
     """Another number of partitions. A scope is a store, the number of a sub-topology, or an input topic."""
 
-    HELP_PANEL: ClassVar[str] = "A different number of partitions"
+    HELP_PANEL: ClassVar[str] = "Changing the number of partitions"
 
     partitions: Annotated[
         list[str] | None,
@@ -169,8 +168,8 @@ class SeedPartitionOptions:
             option.PARTITIONS,
             metavar="N",
             help=(
-                "Create the new changelogs with this number of partitions. Pass N, SUBTOPOLOGY=N or "
-                "STORE=N. Requires --spec. Can be repeated."
+                "Create the changelogs with this number of partitions. To set the number for one sub-topology or "
+                "store, pass SUBTOPOLOGY=N or STORE=N. Requires --spec. Can be repeated."
             ),
         ),
     ] = None
@@ -180,8 +179,8 @@ class SeedPartitionOptions:
             option.PARTITIONER,
             metavar="MODULE:NAME",
             help=(
-                "Call this Python function to choose the partition of a key. The default is murmur2. "
-                "To set it for one store, pass STORE=MODULE:NAME. Can be repeated."
+                "Call this Python function to choose the partition for each key. The default is murmur2. To set "
+                "it for one store, pass STORE=MODULE:NAME. Can be repeated."
             ),
         ),
     ] = None
@@ -191,8 +190,8 @@ class SeedPartitionOptions:
             option.KEY_OF,
             metavar="STORE=KIND",
             help=(
-                "Set the form of the store's keys: window, session, …, or MODULE:NAME for a Python "
-                "function. Can be repeated."
+                "Specify the kind of the store's keys: window, session, …, or a Python function (MODULE:NAME). "
+                "Can be repeated."
             ),
         ),
     ] = None
@@ -237,8 +236,8 @@ class SeedReportOptions:
             option.JOURNAL,
             metavar="FILE",
             help=(
-                "Write the journal to FILE. kstate needs the journal to continue the run. "
-                "The default is kstate-seed-ID.jsonl."
+                "Write the journal to FILE. kstate needs the journal to resume or undo the run. The default is "
+                "kstate-seed-ID.jsonl."
             ),
             readable=False,
         ),
@@ -254,7 +253,7 @@ class SeedReportOptions:
         ),
     ] = None
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print conditions and topics without writing anything.")
+        bool, typer.Option(option.DRY_RUN, help="Check all conditions and print the topics, but write nothing.")
     ] = False
     metrics_file: MetricsFile = None
     output: OutputFormat = Format.table

@@ -84,14 +84,16 @@ TransactionalStores = Annotated[
 ]
 Unproven = Annotated[
     bool,
-    typer.Option(option.UNPROVEN, help="Allow releases that are not tested with kstate."),
+    typer.Option(option.UNPROVEN, help="Allow releases not yet tested with kstate."),
 ]
 # readable=False on every path: Typer would refuse an unreadable one itself, without the hint about rights.
 App = Annotated[
     Path,
     typer.Argument(
         metavar="APP",
-        help=("Path to the application directory (state.dir/application.id), or to a state.dir with one application."),
+        help=(
+            "Path to the application directory (state.dir/application.id), or to a state.dir with only one application."
+        ),
         readable=False,
     ),
 ]
@@ -100,7 +102,7 @@ Tasks = Annotated[
     typer.Option(
         option.TASK,
         metavar="TASK",
-        help="Select only stores of this task. Can be repeated.",
+        help="Select only stores in this task. Can be repeated.",
         autocompletion=tasks,
         rich_help_panel=WHICH,
     ),
@@ -172,9 +174,7 @@ Reason = Annotated[
 # For set -e and cron, which treat every code but 0 as a failure.
 WarningsOk = Annotated[
     bool,
-    typer.Option(
-        option.WARNINGS_OK, help="Exit with code 0, not 1, if there are warnings.", rich_help_panel=OUTPUT_PANEL
-    ),
+    typer.Option(option.WARNINGS_OK, help="Exit with code 0 even if there are warnings.", rich_help_panel=OUTPUT_PANEL),
 ]
 DryRun = Annotated[bool, typer.Option(option.DRY_RUN, help="Print the plan without changing anything.")]
 # A hard link keeps the owner and is forbidden for files of others (fs.protected_hardlinks).
@@ -199,7 +199,7 @@ LeftGuarantee = Annotated[
 # Once a person has looked at the cause: a loop of restarts must not wipe stores again and again.
 AfterError = Annotated[
     bool,
-    typer.Option(option.AFTER_ERROR, help="Confirm that you fixed the cause of the ERROR."),
+    typer.Option(option.AFTER_ERROR, help="Confirm that the cause of the ERROR is fixed."),
 ]
 # A file and no port: a command that ends cannot be scraped.
 MetricsFile = Annotated[
@@ -266,7 +266,7 @@ SpecFile = Annotated[
 # Off by default: rows in the memtables of the running application would be missing silently.
 LastFlush = Annotated[
     bool,
-    typer.Option(option.LAST_FLUSH, help="Read the last flush if the application is running."),
+    typer.Option(option.LAST_FLUSH, help="If the application is running, read its data as of the last flush."),
 ]
 
 

@@ -18,21 +18,19 @@ KeepNewest = Annotated[
         option.KEEP,
         metavar="N",
         min=1,
-        help="DELETES older snapshots after --grace, but keeps the newest N of each task and host.",
+        help="DELETES older snapshots after --grace, but keeps the newest N for each task and host.",
     ),
 ]
 KeepFor = Annotated[
     str | None,
-    typer.Option(
-        option.KEEP_FOR, metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d, after --grace."
-    ),
+    typer.Option(option.KEEP_FOR, metavar="AGE", help="DELETES snapshots older than AGE, such as 14d, after --grace."),
 ]
 ExpiryGrace = Annotated[
     str,
     typer.Option(
         option.GRACE,
         metavar="AGE",
-        help="Delete a snapshot only in a run that starts AGE after an earlier run marked the snapshot as expired.",
+        help="Delete a snapshot only if a run at least AGE ago marked the snapshot as expired.",
     ),
 ]
 
