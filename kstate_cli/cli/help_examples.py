@@ -32,7 +32,7 @@ class Example:
 
 
 OF_PROGRAM: Final = (
-    Example("Try kstate on a bundled sample directory", "demo"),
+    Example("Try a downgrade on a bundled sample directory", "demo"),
     Example("List the tasks and stores of an application", "ls /data/app"),
     Example("Predict what Kafka Streams 4.2 will do when it starts", "check /data/app --for 4.2"),
 )

@@ -17,7 +17,7 @@ Options:
   -h, --help  Show this message and exit.
 
 Commands:
-  ls                List tasks and stores with their kinds, sizes and offsets.
+  ls                List tasks and stores with kinds, sizes and offsets.
   inspect-position  Show changelog offsets, IQv2 Positions and lag.
   lag               Show how far stores lag behind their changelogs.
   query             Query a store by key, range or time.
@@ -35,7 +35,7 @@ Commands:
   restore           Restore stores in bulk from a changelog dump.
   snapshot          Copy store files to a snapshot repository.
   restore-snapshot  Restore stores from snapshots.
-  ls-snapshots      List snapshots with their times, hosts, tasks and health.
+  ls-snapshots      List each snapshot's time, host, tasks and health.
   verify-snapshots  Read all snapshot files and report damage.
   prune-snapshots   DELETES expired snapshots and unneeded files.
   seed              Create changelogs for a new application.id.
@@ -50,7 +50,7 @@ Commands:
   examples          Write examples for Kubernetes, cron and Spark.
 
 Examples:
-  Try kstate on a bundled sample directory:
+  Try a downgrade on a bundled sample directory:
     kstate demo
   List the tasks and stores of an application:
     kstate ls /data/app

@@ -76,7 +76,7 @@ COMMANDS: Final = {
     "ls": Entry(
         "ls",
         "ls",
-        "List tasks and stores with their kinds, sizes and offsets.",
+        "List tasks and stores with kinds, sizes and offsets.",
         Purpose.READ,
         QuietOutput.ROWS,
         repeats=_STORES,
@@ -158,7 +158,7 @@ COMMANDS: Final = {
     "ls-snapshots": Entry(
         "ls_snapshots",
         "ls_snapshots",
-        "List snapshots with their times, hosts, tasks and health.",
+        "List each snapshot's time, host, tasks and health.",
         Purpose.KEEP,
         QuietOutput.ROWS,
     ),
