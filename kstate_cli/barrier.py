@@ -187,7 +187,7 @@ def _tokens(place: MeetingPlace, mine: HostState, others: dict[str, HostState]) 
         if here and state.hosts != mine.hosts:
             raise UsageError(
                 f"this host waits for {mine.hosts} hosts at {place.text}, but {state.host} waits for {state.hosts}",
-                hint="pass the same number of hosts on all hosts",
+                hint="pass the same number on every host",
             )
     # A host that has stopped must not count: it would come again with another token.
     return {name: state.token for name, state in others.items() if not state.has_stopped}
@@ -314,7 +314,7 @@ class MeetingPlace:
     def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
             f"kstate cannot {action} {self.text}: {error.strerror or type(error).__name__}",
-            hint=("check that this host can reach this place and that this user may read and write there"),
+            hint=("check that this host can reach the place and that this user has read and write permission there"),
         )
 
 

@@ -28,7 +28,7 @@ _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 GRANTS = (
-    "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group that "
+    "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group passed with "
     f"{option.APP} names"
 )
 """The hint for a user without the rights."""

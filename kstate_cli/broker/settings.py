@@ -52,9 +52,7 @@ def _read(path: Path) -> dict[str, str]:
     try:
         text = read_given(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"kstate cannot read {path}: {error}", hint="pass a properties file of a Kafka client"
-        ) from None
+        raise UsageError(f"kstate cannot read {path}: {error}", hint="pass a Kafka client properties file") from None
     # As in java.util.Properties, a backslash at the end of a line continues it on the next line.
     for number, line in enumerate(re.sub(r"\\\r?\n[ \t]*", "", text).splitlines(), 1):
         stripped = line.strip()
@@ -93,7 +91,7 @@ def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, 
     # JKS is Java's default, and only Java reads it.
     if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise UsageError(
-            f"{where}: kstate supports ssl.truststore.location only for a file of PEM certificates",
+            f"{where}: kstate supports ssl.truststore.location only if the file contains PEM certificates",
             hint="export the certificates with keytool -exportcert -rfc and add ssl.truststore.type=PEM",
         )
     return {"ssl.ca.location": value}

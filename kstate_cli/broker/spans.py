@@ -144,7 +144,7 @@ def _require_passing(record: Any) -> None:
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         raise RunFailed(
             f"{place} no longer exists, because the topic was deleted after the command started",
-            hint="run the command again, so that it reads the topics that exist now",
+            hint="run the command again to read the topics that exist now",
         )
     raise RunFailed(
         f"kstate cannot read {place}: {error.str()}", hint="check that the broker is up, then run the command again"

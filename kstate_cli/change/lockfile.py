@@ -348,7 +348,7 @@ def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bo
             if exchanges:
                 raise Refused(
                     (f"{mount.point} is a mount point, so kstate cannot swap directories across it in one step"),
-                    hint=f"unmount it, so that the run backups are on the file system of {app}",
+                    hint=f"unmount it so that the run backups are on the file system of {app}",
                 )
         elif mount.point.is_relative_to(folder):
             raise Refused(f"{mount.point} is a mount point inside the run backups", hint="unmount it first")

@@ -322,7 +322,7 @@ class DumpRound:
             if again is None:
                 raise RunFailed(
                     f"{plan.key} no longer exists, because its topic was deleted while kstate was reading it",
-                    hint="run the command again, so that it reads the topics that exist now",
+                    hint="run the command again to read the topics that exist now",
                 )
             try:
                 plan = replace(plan, facts=settle(plan.facts, again, plan.end))

@@ -243,7 +243,7 @@ class _RangeMessages:
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
             raise self._failed(
                 "its topic no longer exists, because it was deleted while kstate was reading it",
-                "run the command again, so that it reads the topics that exist now. The dump is unchanged",
+                "run the command again to read the topics that exist now. The dump is unchanged",
             )
         # The group is never used, so it does not matter if the user lacks the permission for it.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():

@@ -147,12 +147,12 @@ REHOME: Final = {
         do=("pass the description of the topology that ran here last, as StreamsBuilder.build(props) returned it",),
     ),
     WhyRefused.GLOBAL: Texts(
-        "A store is global only in the topology or only in the directory (exit 4)",
+        "A store is global in the topology but not in the directory, or vice versa (exit 4)",
         (
             "A global store is not partitioned, and Streams restores it from its whole topic. Therefore, kstate "
             "cannot move rows between a global store and a task's store."
         ),
-        do=("wipe the store, so that Streams recreates it",),
+        do=("wipe the store so that Streams recreates it",),
     ),
     WhyRefused.TWO_COPIES: Texts(
         "Two tasks with the same partition number each have a copy of the store (exit 4)",
@@ -167,8 +167,8 @@ REHOME: Final = {
         ),
         do=(
             (
-                f"on every host, complete the task from a dump in the same run: pass {option.FROM_CHANGELOG} DUMP "
-                f"{option.FOR} RELEASE"
+                "on every host, restore the missing part of the task from a dump in the same run: pass "
+                f"{option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE"
             ),
             "or stop the application on both hosts, then move all directories of one partition to one host",
         ),
@@ -209,7 +209,7 @@ REHOME: Final = {
         "The stores that kstate would move were not closed cleanly (exit 4)",
         "Under exactly-once, these stores may contain uncommitted rows.",
         do=(
-            f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores only them",
+            f"pass {option.WIPE_UNCLEAN} to remove only these stores so that Streams restores them",
             f"or pass {option.GUARANTEE} at_least_once if the application runs with at-least-once",
         ),
     ),
@@ -279,11 +279,9 @@ EXITS: Final = {
         "The command succeeded, but printed warnings",
         (
             "The work is complete, but you should read the warnings. For example, kstate skipped stores, dropped "
-            "headers, or found an unclean shutdown. If the command only reads, its output may lack rows."
+            "headers, or found an unclean shutdown. The output of a read-only command may lack rows."
         ),
-        do=(
-            f"read the warnings. If you accept them, pass {option.WARNINGS_OK}, so that the command exits with code 0",
-        ),
+        do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK} to make the command exit with code 0",),
     ),
     str(UsageError.exit_code): Texts(
         "The command line is invalid",
@@ -305,7 +303,7 @@ EXITS: Final = {
         "kstate refused to run, because it would be unsafe or because the state is unknown",
         (
             "kstate changed nothing. It never changes a directory whose state it does not know, and it does not "
-            "guess. A command that only reads lists the parts that it could not judge."
+            "guess. A read-only command lists the parts that it could not judge."
         ),
         do=("read the message, which names the obstacle and states how to remove it",),
     ),
@@ -357,7 +355,7 @@ EXITS: Final = {
     _of_signal(signal.SIGPIPE): Texts(
         "The program that read the output, such as head in a pipe, has ended",
         "The output is correct but incomplete.",
-        do=("if that was your intention, you do not have to do anything",),
+        do=("if this is what you intended, you do not have to do anything",),
     ),
     _of_signal(signal.SIGTERM): Texts("Signal 15 (SIGTERM) ended the command", _SIGNALLED, do=(_AGAIN,)),
 }

@@ -131,7 +131,7 @@ RESTORATION_STATES: Final = {
     RestoreState.ERROR.value: Texts(
         "The restoration has failed, and this state is final",
         (
-            f"The next restoration or wipe requires {option.AFTER_ERROR}, so that a cron job does not repeat the "
+            f"The next restoration or wipe requires {option.AFTER_ERROR} so that a cron job does not repeat the "
             "failure forever."
         ),
         rule=_LIKE,
@@ -234,7 +234,7 @@ OUTCOMES: Final = {
         (
             (
                 f"before you start the application, run check with {option.BOOTSTRAP_SERVER}, {option.DUMP} or "
-                f"{option.OFFSETS}, so that kstate knows which stores have a changelog"
+                f"{option.OFFSETS} to see which stores have a changelog"
             ),
             f"to keep its rows as Parquet files: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,

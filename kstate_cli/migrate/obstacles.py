@@ -72,7 +72,9 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             f"{snapshot.target} cannot read these stores",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint=("keep a release that supports such stores. Or remove the stores from the topology, then wipe them"),
+            hint=(
+                "stay on a release that supports such stores. Or remove the stores from the topology, then wipe them"
+            ),
         )
     if headers and not snapshot.options.drop_headers:
         # A restoration from a snapshot migrates too, and cannot drop headers.
@@ -118,7 +120,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             "4.3.1 misreads rows of these on-window-close sessions and may already have written wrong rows",
             details=first_lines(mixed),
             where=str(snapshot.app.path),
-            hint="wipe the stores, so that Streams restores them from their changelogs:",
+            hint="wipe the stores so that Streams restores them from their changelogs:",
             hint_details=[command("wipe", snapshot.app.path, option.STORE, name) for name in mixed_names],
         )
     if lines:
@@ -127,7 +129,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             details=first_lines(lines),
             where=str(snapshot.app.path),
             hint=(
-                "if the store never had headers, keep dsl.store.format=DEFAULT. Otherwise, wipe the store, so that "
+                "if the store never had headers, keep dsl.store.format=DEFAULT. Otherwise, wipe the store so that "
                 "Streams restores it from its changelog:"
             ),
             hint_details=[command("wipe", snapshot.app.path, option.STORE, name) for name in names],
@@ -235,9 +237,9 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     if not never:
         return []
     text = (
-        f"{resolved.task.name}: kstate has found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, "
-        f"{target} wipes the whole task and restores it, as every release does. Under at-least-once, it restores the "
-        "stores that have a changelog"
+        f"{resolved.task.name}: kstate found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, {target} "
+        "wipes and restores the whole task, like every release. Under at-least-once, it restores those of the "
+        "listed stores that have a changelog"
     )
     return [text]
 
@@ -321,7 +323,7 @@ def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
 def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     """Raise Refused if tasks may have uncommitted rows: the user must decide whether Streams restores them."""
     if reasons:
-        wipe = f". Otherwise, pass {option.WIPE_UNCLEAN} to remove these tasks, so that Streams restores them"
+        wipe = f". Otherwise, pass {option.WIPE_UNCLEAN} to remove these tasks so that Streams restores them"
         raise Refused(
             "some tasks had an unclean shutdown, so under exactly-once, their stores may contain uncommitted data",
             details=first_lines(reasons),
@@ -350,8 +352,8 @@ def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=(
-                "start and stop the application once with the older release, so that it recreates the wiped store. "
-                "Then migrate. If the application runs with at-least-once, it does not wipe the task, so pass "
+                "start and stop the application once with the older release to recreate the wiped store. Then "
+                "migrate. If the application runs with at-least-once, it does not wipe the task, so pass "
                 f"{option.GUARANTEE} at_least_once"
             ),
         )
@@ -362,4 +364,4 @@ def unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, .
     names = tuple(source.name for source in sources)
     if target.name in names or proven(names, target):
         return ()
-    return (f"unproven: kstate was not tested with real applications from {'/'.join(names) or '?'} to {target}",)
+    return (f"unproven: kstate has not been tested with real applications from {'/'.join(names) or '?'} to {target}",)

@@ -206,10 +206,10 @@ def _leave_out(snapshot: MigrationSnapshot, state: TaskOffsets, reason: str) -> 
 
     ``reason`` follows in the plan.
     """
-    why = f"removed, so that Streams restores it: {reason}"
+    why = f"removed so that Streams restores it ({reason})"
     # Only the new directory lacks the task. The backup has it until ``kstate clean``.
     yield OmitTree(snapshot.relative(state.task.path), why)
-    yield warning(f"kstate removes {state.task.name}, so that Streams restores it: {reason}")
+    yield warning(f"kstate removes {state.task.name} so that Streams restores it ({reason})")
     yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
 
 
@@ -258,7 +258,7 @@ def _leave_out_store(snapshot: MigrationSnapshot, silent: StoreOffsets) -> Itera
     """
     store = silent.store
     yield OmitTree(
-        snapshot.relative(store.path), ("removed, so that Streams restores it: some segments have no offset")
+        snapshot.relative(store.path), ("removed so that Streams restores it (some segments have no offset)")
     )
     if snapshot.into_family and silent.offsets:
         keeping = Keeping(snapshot.relative(store.path.parent))
@@ -467,7 +467,7 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
             "the directory contains negative offsets that Streams does not write",
             details=first_lines([f"{task.name}: the offset of {key} is {offset}" for key, offset in bad.items()]),
             where=str(snapshot.app.path),
-            hint=f"remove the task, so that Streams restores it from its changelogs: {out}",
+            hint=f"remove the task so that Streams restores it from its changelogs: {out}",
         )
 
 
@@ -503,7 +503,7 @@ def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> R
         f"kstate cannot write {place}: {error}",
         where=str(snapshot.app.path),
         hint=(
-            "wipe the store, so that Streams restores it from its changelog. An older release could not read this file"
+            "wipe the store so that Streams restores it from its changelog. An older release could not read this file"
         ),
     )
 

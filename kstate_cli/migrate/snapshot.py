@@ -115,7 +115,7 @@ def _refuse_fatal(
     # Wiping is only suggested if it is enough: with other problems the command would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, option.WIPE_UNCLEAN)
-        hint = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"
+        hint = f"if the application was killed, remove these tasks so that Streams restores them: {wipe}"
         hint_details = [checking]
     raise Refused(
         "kstate cannot migrate the directory in its present state",

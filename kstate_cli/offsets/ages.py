@@ -245,7 +245,7 @@ def _damaged(path: Path, app: Path, error: Exception) -> Refused:
         f"kstate cannot read {path}: {error}",
         hint=(
             "restore this file unchanged from a backup. It records how old restored data is. Without it, data that "
-            "kstate has rewritten may appear newer than it is, so that deleted keys remain. If you have no backup, "
+            "kstate has rewritten may appear newer than it is, and deleted keys may remain. If you have no backup, "
             "move the file away and rebuild the stores:"
         ),
         hint_details=[command("restore", app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE", option.REBUILD)],

@@ -393,7 +393,7 @@ def unclean_store(
     if segments_disagree(store):
         yield Unclean(label, "the store's segments have different offsets", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
-        yield Unclean(label, "the store's offset is unknown (-4), although the store has rows", store.name)
+        yield Unclean(label, "the store has rows, but its offset is unknown (-4)", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
         yield Unclean(label, f"the store has rows but no {store_checkpoint(store.name)}", store.name)
 
@@ -442,7 +442,7 @@ def unclean_files(task: Task) -> Iterator[Unclean]:
         # that file.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
             text = (
-                "an SST is newer than .checkpoint. The cause is a crash, a late compaction, or a copy that lost the "
+                "an SST is newer than .checkpoint, because of a crash, a late compaction, or a copy that lost the "
                 "file times"
             )
             yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)

@@ -262,10 +262,10 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
     were_global = {key.store for key in new.homes} & global_here
     if stores := sorted(become_global | were_global):
         raise Refused(
-            f"these stores are global only in the directory or only in the topology: {some(stores, _MOST)}",
+            f"these stores are global in the directory but not in the topology, or vice versa: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
             hint=(
-                "wipe these stores, so that Kafka Streams recreates them. kstate cannot move them, because a global "
+                "wipe these stores so that Kafka Streams recreates them. kstate cannot move them, because a global "
                 "store has a different changelog and no partitions"
             ),
         )
@@ -486,11 +486,11 @@ def half_a_task(rehoming: Rehoming) -> Refused:
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
-            f"complete the task from a dump of the changelogs{suggest(options, option.FROM_CHANGELOG)}. Or stop the "
-            "application on both hosts and move all task directories of one partition to one host. Or wipe the part "
-            f"on this host. If a missing store is in memory, specify its kind in a kstate.toml ({option.SPEC}). If "
-            f"the topics have different numbers of partitions, pass {option.BOOTSTRAP_SERVER}, so that kstate counts "
-            "them"
+            f"restore the missing part of the task from a changelog dump{suggest(options, option.FROM_CHANGELOG)}. "
+            "Or stop the application on both hosts and move all task directories of one partition to one host. Or "
+            "wipe the part on this host. If a missing store is in memory, specify its kind in a kstate.toml "
+            f"({option.SPEC}). If the topics have different numbers of partitions, pass {option.BOOTSTRAP_SERVER} so "
+            "that kstate counts them"
         ),
     )
 

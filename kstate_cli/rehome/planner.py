@@ -204,7 +204,7 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
                 stores += [(name, store) for store in with_rows]
     if reasons and not options.wipe_unclean:
         # check prints this refusal too.
-        skip = f". Otherwise, pass {option.WIPE_UNCLEAN} to skip these stores, so that Streams restores only them"
+        skip = f". Otherwise, pass {option.WIPE_UNCLEAN} to skip only these stores so that Streams restores them"
         raise Refused(
             "because of an unclean shutdown, the stores may contain uncommitted data under exactly-once",
             details=first_lines(reasons),

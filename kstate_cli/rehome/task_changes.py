@@ -31,7 +31,7 @@ from kstate_cli.texts import first_lines, some
 _MOST: Final = 5
 """Names in one sentence."""
 _NOT_HERE: Final = (
-    "is not on this host. kstate writes the offset -4 for this store, so that Kafka Streams restores only this one"
+    "is not on this host. kstate writes the offset -4 for this store so that Kafka Streams restores only this one"
 )
 
 
@@ -55,7 +55,7 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
             f"{target}: kstate cannot write its offsets to a file: {error}",
             where=str(layout.snapshot.app.path),
             hint=(
-                "wipe the store, so that Kafka Streams restores it from its changelog. Kafka Streams could not read "
+                "wipe the store so that Kafka Streams restores it from its changelog. Kafka Streams could not read "
                 "such offsets"
             ),
         ) from None

@@ -248,7 +248,7 @@ def refuse_differences(request: SeedRequest, comparison: ComparedTables | Uncomp
                 details=first_lines(list(table.partitions)),
                 hint=(
                     "recreate the topic on the target and mirror all its records. If newer records have replaced "
-                    "older ones there, start the application for a moment, so that it also reads the newer ones. To "
+                    "older ones there, start the application briefly so that it also reads the newer ones. To "
                     f"accept the differences, {accept}"
                 ),
             )

@@ -255,7 +255,7 @@ def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
 def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
     if not skipped:
         return Refused(
-            f"{app} has no stores for a snapshot", hint="start the application once, so that it creates its stores"
+            f"{app} has no stores for a snapshot", hint="start the application once so that it creates its stores"
         )
     return Refused(
         f"kstate cannot take a snapshot of any task of {app}",

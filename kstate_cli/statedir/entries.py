@@ -448,7 +448,7 @@ def refuse_special(app: Path) -> None:
     if not is_utf8(app):
         raise Refused(
             f"the path {app} is not encoded in UTF-8, and RocksDB cannot open such a path",
-            hint="rename the path, so that it is encoded in UTF-8",
+            hint="rename the path so that it is encoded in UTF-8",
         )
     if not app.is_dir() or app.is_symlink():
         return

@@ -298,7 +298,7 @@ def test_a_directory_that_cannot_be_migrated(tmp_path: Path, warm: Warm) -> None
     (check,) = re.findall(r"to see what to do about each problem, run kstate (.*)$", refusal.err, flags=re.MULTILINE)
     checked = warm(*shlex.split(check))
     assert checked.status == 3 and "latest-order" in checked.report
-    (leave_out,) = re.findall(r"remove these tasks, so that Streams restores them: kstate ([^;]*);", refusal.err)
+    (leave_out,) = re.findall(r"remove these tasks so that Streams restores them: kstate ([^;]*);", refusal.err)
     assert warm(*shlex.split(leave_out)).status in (0, 1)
     assert warm("undo", app).status == 0
     (tmp_path / "CURRENT").rename(current)
@@ -315,7 +315,7 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
     with WritableStore(path) as store:
         store.set_offsets(encode_rows(replace(record, offsets=dict.fromkeys(record.offsets, -7))))
     refusal = warm("migrate", app, "--to", "4.2")
-    assert refusal.status == 4 and "remove the task, so that Streams restores it from its changelogs" in refusal.err, (
+    assert refusal.status == 4 and "remove the task so that Streams restores it from its changelogs" in refusal.err, (
         refusal.report
     )
     (wipe,) = re.findall(r"Streams restores it from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)

@@ -48,7 +48,7 @@ def test_warns_of_a_task_that_never_committed(tmp_path: Path) -> None:
     never_committed(app, "0_0")
     for options in (("--dry-run",), ()):
         result = kstate("migrate", app, "--to", "4.2", *options, status=1)
-        assert "0_0: kstate has found no offset for latest-order" in result.err and "wipes the whole task" in result.err
+        assert "0_0: kstate found no offset for latest-order" in result.err and "restores the whole task" in result.err
     assert outcomes(app, "4.2")["0_0/latest-order"] == "task-wiped"
 
 

@@ -365,7 +365,7 @@ CARRIED_OUT = {
     ),
     (
         "rehome/mapping.py",
-        "complete the task from a dump",
+        "restore the missing part of the task from a changelog dump",
     ): "directories/test_rehome_completion.py::test_a_host_completes_the_task_that_the_other_host_releases",
     (
         "rehome/task_changes.py",

@@ -157,8 +157,8 @@ REHOME_WARNS: Final = FindingCode(
     "kstate can move these stores, but warns about the result",
     level=Level.WARNING,
     more=(
-        "`kstate rehome` moves the stores and exits with code 1. For example, the new topology may not read some "
-        "repartition topics any more, so that their unread records are never processed."
+        "`kstate rehome` moves the stores and exits with code 1. For example, the new topology may no longer read "
+        "some repartition topics, so their unread records are never processed."
     ),
     source="kstate prints a warning and continues",
     hint=REHOME,

@@ -49,8 +49,8 @@ Condemned = Annotated[
 WillBeDeleted = Annotated[
     bool,
     Meaning(
-        "Whether the snapshot has expired, so that kstate will delete it. It is null if kstate cannot "
-        "read a list of expired snapshots."
+        "Whether the snapshot has expired and will be deleted. It is null if kstate cannot read a list of expired "
+        "snapshots."
     ),
 ]
 AfterRun = Annotated[

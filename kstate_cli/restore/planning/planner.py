@@ -46,7 +46,7 @@ from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some, s
 
 _MOST: Final = 5
 """Names in one sentence."""
-_DUMP_MORE: Final = f"write a new dump with {option.SPEC}, so that it contains the topics of all stores:"
+_DUMP_MORE: Final = f"write a new dump with {option.SPEC} so that it contains the topics of all stores:"
 _EXPORT_FIRST: Final = (
     f"this store may be the only copy, so export it first. {option.REBUILD} then replaces it with the dump's contents:"
 )
@@ -396,7 +396,7 @@ def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreS
             yield refusal
             return
         reason = resolved.unclean[0]
-        yield warning(f"{task}: because of an unclean shutdown ({reason}), kstate rebuilds all its stores")
+        yield warning(f"{task}: kstate rebuilds all stores of this task, because it was not closed cleanly ({reason})")
     work: list[StoreWork] = []
     for spec in stores:
         outcomes = judge_store(snapshot, task, spec, resolved, unclean=unclean is not None)
@@ -416,8 +416,8 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     alone = suggest(f" (without {option.STORE})", option.STORE)
     rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild the task, or pass", option.WIPE_UNCLEAN)
     return Refusal(
-        f"{resolved.task.name}: after an unclean shutdown ({resolved.unclean[0]}), Kafka Streams deletes the whole "
-        f"task's state under exactly-once. {rebuild or 'Pass'} {_vouching(options, resolved)}"
+        f"{resolved.task.name}: this task was not closed cleanly ({resolved.unclean[0]}). Under exactly-once, Kafka "
+        f"Streams would delete the whole task's state. {rebuild or 'Pass'} {_vouching(options, resolved)}"
     )
 
 
@@ -506,7 +506,7 @@ def _files_of_family(
         rebuilt, release = {store.spec.name for store in work}, snapshot.options.release.name
         if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
             yield Refusal(
-                f"{task}: it has a .checkpoint file, as releases up to 4.2 write. First migrate the directory: "
+                f"{task}: it has a .checkpoint file, which releases up to 4.2 write. First migrate the directory: "
                 + command("migrate", snapshot.app, option.TO, release, *unproven_too(release))
             )
         yield keeping.without_lines("its stores are restored and contain their offsets")

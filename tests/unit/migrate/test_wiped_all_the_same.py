@@ -57,7 +57,7 @@ def test_migrate_warns_of_the_losses_that_check_predicts(to: str, options: Migra
             prediction.outcome in (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
             for prediction in report.predictions
         )
-        warned = [text for text in plan.warnings if "wipes the whole task" in text]
+        warned = [text for text in plan.warnings if "restores the whole task" in text]
         assert bool(warned) is wiped, (first, second, buffer, plan.warnings)
         lost = {
             prediction.store

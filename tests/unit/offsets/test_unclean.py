@@ -91,7 +91,7 @@ def test_a_grace_buffer_of_a_killed_transactional_run_is_committed() -> None:
 def test_rows_without_an_offset_are_committed_ones_where_a_transactional_run_wrote_them() -> None:
     assert reasons(store("count", database(offsets=record(-4, status=None))), transactional=False) == []
     closed = store("count", database(offsets=record(-4, status=0)))
-    assert reasons(closed, transactional=False) == ["the store's offset is unknown (-4), although the store has rows"]
+    assert reasons(closed, transactional=False) == ["the store has rows, but its offset is unknown (-4)"]
 
 
 @pytest.mark.parametrize(("version", "clean"), [("10.1.3", True), ("10.10.1", True), ("9.8.4", True), ("7.9.2", False)])

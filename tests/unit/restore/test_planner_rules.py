@@ -85,7 +85,7 @@ def test_a_store_is_caught_up_or_stays() -> None:
 
 def test_an_unclean_task_is_refused_rebuilt_or_vouched_for() -> None:
     killed = snapshot(tasks=(existing(49, unclean=True),))
-    assert "unclean shutdown (0_0: it was killed)" in refusal(killed).details[0]
+    assert "not closed cleanly (0_0: it was killed)" in refusal(killed).details[0]
     wiping = replace(OPTIONS, wipe_unclean=True)
     (work,) = plan_of(replace(killed, options=wiping)).work
     assert work.rebuild
