@@ -204,7 +204,7 @@ class Processes(Workers):
 def _ended(status: int) -> HostError:
     """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
-        f"a worker process ended (exit status {status})",
+        f"a worker process exited with status {status}",
         hint=(
             f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}The system log "
             "may show why it ended"

@@ -118,7 +118,7 @@ def commit(
         record(app, run, way, **recorded)
     except OSError as error:
         raise RunHalfway(
-            f"{app} is {way.outcome}, but kstate could not write this to the journal: {error}",
+            f"{app} is {way.outcome}, but kstate could not record this in the journal: {error}",
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
@@ -313,8 +313,8 @@ def _refuse_changed(app: Path, run: Run) -> None:
             f"changed since then: {some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(
-                f"an application may have changed this tree. Make sure that {app} is the directory that you need, then "
-                f"move {run.path} to another place"
+                f"an application may have changed this tree. Make sure that {app} is the directory that you need, "
+                f"then move {run.path} elsewhere"
             ),
         )
 
@@ -384,8 +384,8 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
             ),
             where=str(app / UNDOING),
             hint=(
-                f"compare {app} with {run.tree}. If {app} is the result of the run, remove the mark. If it is "
-                f"the directory from before the run, move {run.path} to another place"
+                f"compare {app} with {run.tree}. If {app} is the result of the run, remove the mark. If it is the "
+                f"directory from before the run, move {run.path} elsewhere"
             ),
         )
     # The process was killed after it had written ``switched`` and before it removed the mark.
@@ -443,7 +443,7 @@ def _neither(app: Path, run: Run) -> Refused:
         f"run {run.name} was interrupted {state}, and {why}. {app} {where}, and {run.tree} may be the only other copy",
         where=str(run.path),
         hint=(
-            f"make sure that {app} is the directory that you need, then move {run.path} to another place. Until then, "
+            f"make sure that {app} is the directory that you need, then move {run.path} elsewhere. Until then, "
             f"kstate refuses to change {app}"
         ),
     )

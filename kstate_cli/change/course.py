@@ -289,8 +289,7 @@ def _purge(plan: Plan, result: RunResult) -> None:
     except (OSError, Refused) as error:
         why, where = _headline(error)
         raise RunHalfway(
-            f"{plan.command} is complete (run {result.run}), but kstate could not delete the files that it removed: "
-            f"{why}",
+            f"{plan.command} is complete (run {result.run}), but kstate could not delete the removed files: {why}",
             where=str(where),
             hint=f"fix the cause. To continue the deletion, run {command('clean', plan.app, option.RUN, run.name)}",
         ) from error

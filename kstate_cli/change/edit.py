@@ -280,7 +280,7 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
     with Shadow(path) as shadow:
         if frozenset(shadow.column_families) != frozenset(step.live):
             raise RocksError(
-                f"{step.path}: the column families of the database are not the planned ones: "
+                f"{step.path}: the column families of the database differ from the plan: "
                 f"{', '.join(shadow.column_families)}"
             )
         for family, planned in step.live.items():
@@ -389,7 +389,7 @@ def _copy_entry(entry: os.DirEntry[str], pair: _Pair, *, linked: bool, required:
     if not entry.is_file(follow_symlinks=False):
         raise Refused(
             f"{pair.path} is neither a file nor a directory",
-            hint="Kafka Streams does not create such a file. Move it to another place",
+            hint="Kafka Streams does not create such a file. Move it elsewhere",
         )
     _copy_file(pair, name, required=required)
 
@@ -427,7 +427,7 @@ def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
                 while copied < stat.st_size:
                     sent = os.sendfile(copy, original, copied, min(stat.st_size - copied, _CHUNK))
                     if sent == 0:
-                        raise OSError(errno.EIO, "the file became shorter while kstate copied it", str(pair.path))
+                        raise OSError(errno.EIO, "the file shrank while kstate was copying it", str(pair.path))
                     copied += sent
                 _keep(stat, original, copy, required=required)
         finally:

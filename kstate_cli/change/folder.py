@@ -69,7 +69,7 @@ def read_runs(app: Path) -> list[Run]:
             if not path.is_dir():
                 raise Refused(
                     f"{path} is not a directory",
-                    hint="move this entry to another place, because kstate keeps its runs there",
+                    hint="kstate keeps its runs in a directory with this name. Move this entry elsewhere",
                 )
         runs = [read_run(path) for _, path in sorted(_folders(folder))]
     for run in runs:
@@ -112,7 +112,7 @@ def require_understood(runs: list[Run]) -> list[Run]:
         if run.damage is not None:
             hint = (
                 f"{run.path} may contain the only copy of an application directory. If you do not need {run.tree}, "
-                "move the folder to another place. Until then, kstate refuses to change the application directory"
+                "move the folder elsewhere. Until then, kstate refuses to change the application directory"
             )
             if _of_another(run):
                 hint = _OF_ANOTHER
@@ -155,7 +155,7 @@ def _refuse_copies(runs: list[Run]) -> None:
                 raise Refused(
                     f"run {run.name} is a copy of run {first.name}",
                     where=str(run.path),
-                    hint="move one of the two to another place, then run the command again",
+                    hint="move one of the two elsewhere, then run the command again",
                 )
 
 

@@ -422,7 +422,7 @@ def _check_sum(line: bytes) -> None:
     """Raise JournalError unless the CRC-32 at the end of a line of version 2 is that of its other bytes."""
     check_sum = _SUM.fullmatch(line[-_SUM_BYTES:])
     if check_sum is None or int(check_sum[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
-        raise JournalError("the line was changed, because its checksum does not match")
+        raise JournalError("the line's checksum does not match, so the line was changed")
 
 
 def _check_members(row: dict[str, Any], version: int) -> None:

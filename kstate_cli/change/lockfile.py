@@ -200,9 +200,7 @@ def _lock_file(app: Path) -> Iterator[int]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(
             f"{path} is not a regular file",
-            hint=(
-                "inspect this entry, then move it to another place. Kafka Streams expects a regular file with this name"
-            ),
+            hint=("inspect this entry, then move it elsewhere. Kafka Streams expects a regular file with this name"),
         )
     # Only a file that this call creates gets an owner: an existing file keeps the one that Streams has given it.
     is_new = not path.exists()
@@ -367,7 +365,7 @@ def _check_devices(app: Path) -> None:
                     f"{path} is a separate file system, such as a btrfs subvolume, so kstate cannot swap directories "
                     "across its boundary in one step"
                 ),
-                hint=f"replace it with a plain directory of {app.parent} (which itself may be a subvolume)",
+                hint=f"replace it with a plain directory of {app.parent} (which may itself be a subvolume)",
             )
 
 
@@ -393,7 +391,7 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     free = stat.f_bavail * stat.f_frsize
     if required > free:
         text = (
-            f"not enough free space for {plan.app}: kstate needs {size_text(required)}, but its file system has only "
+            f"not enough free space for {plan.app}: kstate needs {size_text(required)}, but the file system has only "
             f"{size_text(free)}"
         )
         # Backups have links to SSTs that the application has compacted away, so they are often the cause.
@@ -409,7 +407,7 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
-            f"not enough free inodes for {plan.app}: kstate needs {files}, but its file system has only "
+            f"not enough free inodes for {plan.app}: kstate needs {files}, but the file system has only "
             f"{stat.f_favail}",
             hint="delete files on that file system, then run the command again",
         )

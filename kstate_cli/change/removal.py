@@ -190,8 +190,8 @@ def _unproved(run: Run, why: str) -> Refused:
         f"run {run.name} is unfinished, and its tree {why}",
         where=str(run.tree),
         hint=(
-            f"check {run.tree}, then move {run.path} to another place. Until then, kstate refuses to change the "
-            "application directory"
+            f"check {run.tree}, then move {run.path} elsewhere. Until then, kstate refuses to change the application "
+            "directory"
         ),
     )
 
@@ -212,7 +212,7 @@ def refuse_foreign(run: Run) -> None:
         raise Refused(
             (f"the folder of run {run.name} contains {', '.join(foreign[:_MOST_NAMES])}, which kstate did not create"),
             where=str(run.path),
-            hint="move these files to another place. Until then, kstate does not delete this run",
+            hint="move these files elsewhere. Until then, kstate does not delete this run",
         )
 
 

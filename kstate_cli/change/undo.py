@@ -121,7 +121,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
             f"{run.tree} has a staging mark, so it was never the directory {app}",
-            hint=f"check {run.path}, then move it to another place",
+            hint=f"check {run.path}, then move it elsewhere",
         )
     list_digest = run.last("switching").get("kept")
     if not isinstance(list_digest, str):

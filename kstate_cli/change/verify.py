@@ -131,7 +131,7 @@ def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
     # The target release does not open a database with a column family too many or too few.
     if frozenset(shadow.column_families) != step.families_after:
         raise VerificationError(
-            f"the column families of the database are not the planned ones: {', '.join(shadow.column_families)}"
+            f"the column families of the database differ from the plan: {', '.join(shadow.column_families)}"
         )
     if step.offsets is not None:
         _same_offsets(shadow, step.offsets)
@@ -162,8 +162,7 @@ def _verify_moved(check: _Check, step: MoveStore) -> None:
             with Shadow(path) as shadow:
                 if frozenset(shadow.column_families) != frozenset(before.column_families):
                     raise VerificationError(
-                        "the column families of the database are not the planned ones: "
-                        f"{', '.join(shadow.column_families)}"
+                        f"the column families of the database differ from the plan: {', '.join(shadow.column_families)}"
                     )
                 for name in before.column_families:
                     _same_files(

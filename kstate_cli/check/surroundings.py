@@ -44,8 +44,8 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
         text = (
-            f"{_some(old)}: older than ten minutes. Streams' cleaner deletes tasks that are not assigned to this "
-            "instance"
+            f"{_some(old)}: older than ten minutes. Streams' cleaner deletes such tasks unless they are assigned to "
+            "this instance"
         )
         yield snapshot.finding(CLEANER_MAY_DELETE, text)
 

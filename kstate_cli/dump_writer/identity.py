@@ -250,7 +250,7 @@ _Merge = Callable[[LogFacts, LogFacts, int], object]
 def _start(first: LogFacts, again: LogFacts, _end: int) -> object:
     """A log start only grows. Records that were deleted meanwhile were read before, or their reading failed."""
     if again.start < first.start:
-        raise LogChangedError(f"its log start went back from {first.start} to {again.start}")
+        raise LogChangedError(f"its log start moved back from {first.start} to {again.start}")
     # The earlier fact: the reading began there, and the dump has the records from it on.
     return first.start
 
@@ -258,7 +258,7 @@ def _start(first: LogFacts, again: LogFacts, _end: int) -> object:
 def _end(first: LogFacts, again: LogFacts, _end: int) -> object:
     """A log end only grows."""
     if again.end < first.end:
-        raise LogChangedError(f"its end went back from {first.end} to {again.end}")
+        raise LogChangedError(f"its end moved back from {first.end} to {again.end}")
     return first.end
 
 
@@ -266,7 +266,7 @@ def _stable_end(first: LogFacts, again: LogFacts, end: int) -> object:
     """Transactions are decided in order: a stable offset stays stable."""
     if again.stable_end is not None and again.stable_end < end:
         raise LogChangedError(
-            f"its last stable offset went back to {again.stable_end}, although kstate had read up to {end}"
+            f"its last stable offset moved back to {again.stable_end}, although kstate had read up to {end}"
         )
     return first.stable_end
 
@@ -283,7 +283,7 @@ def _leader_epoch(first: LogFacts, again: LogFacts, _end: int) -> object:
     if again.leader_epoch is None:
         return first.leader_epoch
     if first.leader_epoch is not None and again.leader_epoch < first.leader_epoch:
-        raise LogChangedError(f"its leader epoch went back from {first.leader_epoch} to {again.leader_epoch}")
+        raise LogChangedError(f"its leader epoch moved back from {first.leader_epoch} to {again.leader_epoch}")
     return again.leader_epoch
 
 

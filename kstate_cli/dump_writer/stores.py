@@ -73,7 +73,7 @@ def destination(out: str) -> str:
         raise UsageError(
             f"{printable(shown_uri(out))} is neither a folder nor s3://BUCKET/PREFIX. kstate can write a dump only "
             "to these",
-            hint="pass a folder. Afterwards, you can copy the dump to another place, manifests last",
+            hint="pass a folder. Afterwards, you can copy the dump elsewhere, manifests last",
         )
     # What looks like a scheme is rejected above: a folder "gs:" in the working directory is not what a user means.
     return local_folder(out)

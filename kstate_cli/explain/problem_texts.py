@@ -256,7 +256,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "A database's OPTIONS file and MANIFEST list different column families",
-        "One of the two files is truncated, or was copied from another place.",
+        "One of the two files is truncated or was copied from elsewhere.",
         SILENT,
         f"RocksDB writes the same column families to both files ({see('rocksdb.md#options')})",
         _HALF_MADE,
@@ -293,7 +293,7 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.SST_NOT_NAMED: Texts(
-        "A file in a database contains rows, but the MANIFEST does not list this file",
+        "A file in a database contains rows, but is not listed in the MANIFEST",
         (
             "A crash can leave such files behind. They are harmless. If the application did not crash, the "
             "MANIFEST is truncated, and rows are silently missing. kstate can change a directory that contains such "
@@ -358,7 +358,7 @@ NOTES: Final = {
         ),
     ),
     "topic-not-used": Note(
-        ("of the dump, which is not a changelog of this application",),
+        ("because it is not a changelog of this application",),
         Texts(
             "The dump contains a topic that does not belong to any store of this application",
             "If the topic belongs to another application or to a removed store, you do not have to do anything.",
@@ -386,7 +386,7 @@ NOTES: Final = {
     "past-the-dump": Note(
         ("it is past the end of the dump",),
         Texts(
-            "The store has all records of the dump, so kstate leaves it unchanged",
+            "The store has all records from the dump, so kstate leaves it unchanged",
             (
                 "This is normal if the application has run since the dump was taken. If the note mentions a "
                 "truncated or recreated log, the store may be the only copy of its records."
@@ -404,7 +404,7 @@ NOTES: Final = {
         ),
     ),
     "not-logged": Note(
-        ("so kstate treats it as a store without a changelog",),
+        ("so kstate treats this store as one without a changelog",),
         Texts(
             "kstate has found no offset for the store, so it assumes that the store has no changelog",
             (
@@ -469,7 +469,7 @@ NOTES: Final = {
         ),
     ),
     "segments-without-offset": Note(
-        ("some segments have no offset (", "although others have one"),
+        ("some segments have no offset (", "but others do"),
         Texts(
             "The application was killed before RocksDB flushed some segments of the store",
             "These segments may lack rows, so the commands ls, query, export and diff exit with code 1.",

@@ -92,7 +92,7 @@ RUN_STATES: Final = {
         rule=f"kstate's change engine defines this state ({see('engine.md#what-proves-what')})",
         do=(
             f"to see what is wrong with the journal: {command('status', 'APP')}",
-            "save the files that you need, then move the run's folder to another place",
+            "save the files that you need, then move the run's folder elsewhere",
         ),
     ),
 }

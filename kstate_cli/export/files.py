@@ -256,7 +256,7 @@ def check_out(out: Path, app: Path) -> Path:
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
-            raise UsageError(f"{option.OUT} {quoted(out)} is inside {forbidden}", hint="pass a folder in another place")
+            raise UsageError(f"{option.OUT} {quoted(out)} is inside {forbidden}", hint="pass a folder elsewhere")
     if absolute.exists() and not absolute.is_dir():
         raise UsageError(
             f"{option.OUT} {quoted(out)} is not a directory", hint="pass a folder or a path that does not exist yet"

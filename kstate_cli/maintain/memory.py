@@ -258,8 +258,8 @@ def _refusal(path: Path, why: str) -> Refused:
     return Refused(
         f"memory_file {quoted(path)} {why}",
         hint=(
-            "check this file and move it to another place. Without it, all steps are due, and `kstate verify` "
-            "starts with its first part"
+            "check this file and move it elsewhere. Without it, all steps are due, and `kstate verify` starts with "
+            "its first part"
         ),
     )
 

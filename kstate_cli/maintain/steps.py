@@ -175,7 +175,7 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
     if inside is None and OWN_FOLDER in real.parts:
         inside = "a folder with kstate's undo backups"
     if inside is not None:
-        raise UsageError(f"{key} {quoted(file)} is inside {inside}", hint="specify a file in another place")
+        raise UsageError(f"{key} {quoted(file)} is inside {inside}", hint="specify a file elsewhere")
 
 
 def tasks(

@@ -210,8 +210,8 @@ def silent_remark(store: Store) -> str | None:
         return None
     starts = ", ".join(str(segment.segment_start) for segment in silent)
     return (
-        f"{store.path.parent.name}/{store.name}: some segments have no offset ({starts}), although others have one. "
-        "The application was killed before it flushed these segments, so rows may be missing"
+        f"{store.path.parent.name}/{store.name}: some segments have no offset ({starts}), but others do. The "
+        "application was killed before it flushed these segments, so rows may be missing"
     )
 
 

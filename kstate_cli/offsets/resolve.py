@@ -89,7 +89,7 @@ def as_of_note(app: Application) -> tuple[str, ...]:
         return ()
     process = f"process {app.pid}" if app.pid else "another process"
     text = (
-        f"{process} uses {app.path}. This prediction is based on the last flush, and assumes that the application "
+        f"{process} uses {app.path}. This prediction is based on the last flush and assumes that the application "
         "will close cleanly"
     )
     return (f"{text}. Stop the application before you run the command. kstate then makes a new plan",)
@@ -258,9 +258,8 @@ def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
     if offsets.silent:
         starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
         yield (
-            f"{label}: some segments have no offset ({starts}), although others have one, so the store's offset is "
-            "unknown. At startup, Streams uses one segment's offset, and never restores rows that another segment "
-            "lacks"
+            f"{label}: some segments have no offset ({starts}), but others do, so the store's offset is unknown. At "
+            "startup, Streams uses one segment's offset and never restores rows that another segment lacks"
         )
 
 

@@ -152,9 +152,9 @@ def _removed_files(layout: RehomeLayout, name: str) -> Iterator[Change]:
         # A store of the same name writes its file over the old one. A removal afterwards would delete the new file.
         files = _files_of_successor(layout, name, store)
         if store in task.store_files and (files is None or store not in files.store_files):
-            yield keeping.without_lines_of(store, "its store moves to another place")
+            yield keeping.without_lines_of(store, "its store moves elsewhere")
         if store in task.position_files and (files is None or store not in files.position_files):
-            yield keeping.without_position(store, "its store moves to another place")
+            yield keeping.without_position(store, "its store moves elsewhere")
 
 
 def _stays(layout: RehomeLayout, task: str, store: str) -> bool:

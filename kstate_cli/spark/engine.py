@@ -297,7 +297,7 @@ class Jvm:
         while not path.is_file():
             status = self._process.poll()
             if status is not None:
-                raise Refused(f"its JVM ended with status {status}")
+                raise Refused(f"its JVM exited with status {status}")
             time.sleep(_POLL_SECONDS)
         content = path.read_bytes()
         # ``PythonGatewayServer`` renames the file when it is complete.

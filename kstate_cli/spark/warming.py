@@ -120,7 +120,7 @@ def _made_folder(*, for_all: bool) -> Path:
     if why is not None:
         raise Refused(
             f"kstate would not use an archive in {folder}: {why}",
-            hint="remove that permission or set XDG_CACHE_HOME to another place",
+            hint="remove that permission or set XDG_CACHE_HOME to a different folder",
         )
     return folder
 
@@ -259,7 +259,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
             raise RunFailed(
-                f"the JVM has not created an archive: it ended with status {status}",
+                f"the JVM has not created an archive: it exited with status {status}",
                 details=[line.strip() for line in lines if line.strip()][-_OUTPUT_LINES:],
                 hint="you do not have to do anything, because Spark also starts without an archive",
             )

@@ -337,7 +337,7 @@ def _refusal(missing: list[Missing], file_name: str, tables: Collection[str] | N
     if tables is not None:
         action = "add"
         if any(entry.store in tables for entry in requested):
-            more = ". If a table already exists there, add only its other lines to it"
+            more = ". If one of these tables already exists there, add only its missing lines"
     if any(len(entry.question.answers) != 1 for entry in requested):
         more += ". In each line with #, choose or add the value, and remove the #"
     return Refused(

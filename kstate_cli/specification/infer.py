@@ -80,7 +80,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
         if any(store.databases for _, store in in_tasks):
             evidence[name] = facts
         if draft.logged is False:
-            notes.append(f"{name}: {draft.inferred['logged']}, so kstate treats it as a store without a changelog")
+            notes.append(f"{name}: {draft.inferred['logged']}, so kstate treats this store as one without a changelog")
     for task in app.tasks:
         for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
@@ -179,7 +179,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     if not any(store.databases for store in stores):
         _ask_without_rows(answers, unsure.name)
     elif segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.defer("retention_ms", "after you have specified the kind, kstate derives the retention from the rows")
+        answers.defer("retention_ms", "once you specify the kind, kstate derives the retention from the rows")
     return None, possible
 
 
@@ -283,7 +283,7 @@ def _times(answers: _Answers, kind: str | None, databases: list[Database], *, re
     if exact is None:
         answers.ask("retention_ms", _unclear(interval), *(2 * example for example in interval.examples))
         return interval
-    answers.know("segment_interval_ms", exact, "the only value that fits the starts of the segments and their rows")
+    answers.know("segment_interval_ms", exact, "the only value that fits the segment starts and the rows")
     # Streams uses max(retention / 2, 60000), so every retention up to two minutes gives this interval.
     if exact == MIN_INTERVAL_MS:
         most = 2 * MIN_INTERVAL_MS + 1
@@ -302,7 +302,7 @@ def _unclear(interval: Interval) -> str:
     read = ""
     if not interval.all_rows:
         read = f" (kstate read the first {MAX_ROWS} rows)"
-    return f"several segment intervals fit the starts of the segments and their rows{read}"
+    return f"several segment intervals fit the segment starts and the rows{read}"
 
 
 def _history(answers: _Answers, databases: list[Database]) -> Interval:
@@ -379,7 +379,7 @@ def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owner
     if possible:
         return _source_topic(name, in_tasks, possible, is_global=is_global)
     if is_global:
-        return Topic(question=Question("no offset shows the topic of the global store"))
+        return Topic(question=Question("the offsets do not show which topic the global store reads"))
     return _topic_without_offset(places)
 
 
@@ -420,9 +420,9 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     """Return that a store has no changelog if a logged store would have an offset here, else a question."""
     # All tasks must agree: one that was killed has no line although the store is logged.
     if all(_would_have_line(task, store) for task, store in places):
-        return Topic(unlogged=True, why=".checkpoint lists every logged store, but not this one")
+        return Topic(unlogged=True, why="this store is not in .checkpoint, which lists every logged store")
     if all(_would_have_offset(store) for _, store in places):
-        return Topic(unlogged=True, why="the store has no offset, although it was closed cleanly")
+        return Topic(unlogged=True, why="the store was closed cleanly, but has no offset")
     # A store without offset may be empty, unclean or transactional: nothing here tells which.
     why = "the store has no offset, so it has no changelog, or Kafka Streams has saved no offset for it yet"
     return Topic(field="logged", question=Question(why, (True, False)))

@@ -186,7 +186,7 @@ def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     parent = app.parent / ".kstate" / app.name / "0001-wipe" / "tree" / name
     try:
         refusal = warm("wipe", app, "--store", "latest-order", "--purge", "--yes")
-        assert refusal.status == 7 and "could not delete the files that it removed" in refusal.err, refusal.report
+        assert refusal.status == 7 and "could not delete the removed files" in refusal.err, refusal.report
         ((_, *clean),) = printed_commands(refusal)
         assert warm(*clean).status == 7
     finally:

@@ -553,7 +553,7 @@ def test_beside_a_running_application(app: Path) -> None:
         assert f"process {pid} has opened" in result.err and "--last-flush" in result.err
         flushed = run_query("range", app, "count", "--last-flush", "-o", "json")
         assert len(flushed.rows) == 8
-        assert "so the answer shows its last flush" in flushed.err
+        assert "so the answer shows the state as of its last flush" in flushed.err
 
 
 def test_expired(app: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def failing(app: Path, command: str, *options: str) -> tuple[Path, str]:
              sys.executable, "-m", "kstate_cli", command, str(struck), *options],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if "could not write this to the journal" in process.stderr:
+        if "could not record this in the journal" in process.stderr:
             assert process.returncode == 7, process.stderr
             return struck, process.stderr
         shutil.rmtree(state)

@@ -161,7 +161,7 @@ def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
     first, second = at_work(process, app)
     os.kill(first, signal.SIGKILL)
     failed = support.await_end(process)
-    assert failed.status == 6 and "a worker process ended" in failed.stderr, failed.stderr
+    assert failed.status == 6 and "a worker process exited" in failed.stderr, failed.stderr
     assert "pass fewer --workers" in failed.stderr
     assert not app.exists() and lost(second)
     support.good(support.restore(app, large, *LOCAL, "--after-error", "--workers", "1"))

@@ -100,7 +100,7 @@ DOES_NOT_OPEN: Final = FindingCode(
     "RocksDB cannot open the store or creates an empty one in its place",
     level=Level.ERROR,
     more=(
-        "An SST that the MANIFEST lists is missing or truncated, CURRENT is missing, or the stored offset does not "
+        "An SST listed in the MANIFEST is missing or truncated, CURRENT is missing, or the stored offset does not "
         "have 8 bytes. If CURRENT is missing and the directory has no write-ahead log, RocksDB silently creates an "
         "empty database. The old offset still exists, so Streams treats the empty store as complete."
     ),
@@ -142,7 +142,7 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
 )
 SST_NOT_NAMED: Final = FindingCode(
     "sst-not-named",
-    "A file in the store contains rows, but the MANIFEST does not list this file",
+    "A file in the store contains rows, but is not listed in the MANIFEST",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
@@ -168,7 +168,7 @@ NOT_UNDERSTOOD: Final = FindingCode(
     ),
     source=(
         "kstate does not follow links and makes no predictions about unknown entries. "
-        "StateDirectory.getOrCreateDirectoryForTask requires that an entry with a task name is a directory"
+        "StateDirectory.getOrCreateDirectoryForTask requires an entry with a task name to be a directory"
     ),
     hint="restore the original entry. To see the problem: kstate ls APP",
 )
@@ -197,8 +197,8 @@ MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
     "kstate cannot read a .checkpoint_STORE file",
     level=Level.ERROR,
     more=(
-        "Some stores, such as grace buffers and custom stores, cannot keep their own offset. 4.3 keeps it in this "
-        "file. Streams fails to start until you remove the file."
+        "Some stores, such as grace buffers and custom stores, cannot keep their own offset. 4.3 keeps such an "
+        "offset in this file. Streams fails to start until you remove the file."
     ),
     log=(log.STORE_CHECKPOINT_NOT_LOADED, *MALFORMED_FILE_MESSAGES),
     source="LegacyCheckpointingStateStore.init ({page})",
@@ -251,8 +251,8 @@ FOREIGN_IN_TASK: Final = FindingCode(
     "A task directory contains a file that Streams did not create",
     level=Level.WARNING,
     more=(
-        "Streams ignores the file itself, but does not treat the task directory as empty. If the task has no "
-        "offsets, Streams wipes the task together with this file under exactly-once."
+        "Streams ignores the file itself, but does not treat the task directory as empty. Under exactly-once, if "
+        "the task has no offsets, Streams wipes the task together with this file."
     ),
     log=SILENT,
     source=(

@@ -19,8 +19,9 @@ BELOW_LOG_START: Final = FindingCode(
     changes_at_close=True,
     more=(
         "The log start has moved beyond the offset because of retention or compaction. Under exactly-once, Streams "
-        "wipes the task and restores it from the new log start. Under at-least-once, Streams restores from the new "
-        "log start over the existing rows. Records that the log has lost cannot be restored."
+        "wipes the task and restores it from the new log start. Under at-least-once, Streams keeps the existing "
+        "rows and applies all records from the new log start. Records that are no longer in the log cannot be "
+        "restored."
     ),
     log=_CORRUPTED,
     source="the consumer of StoreChangelogReader throws an OffsetOutOfRangeException (KIP-406; {page})",
@@ -35,7 +36,7 @@ BEYOND_LOG_END: Final = FindingCode(
     more=(
         "The topic was deleted and recreated, or an unclean leader election truncated it. Records beyond the end "
         "exist only in this store. Streams either wipes the store or uses it, depending on whether new records "
-        "arrive before it checks the offset."
+        "arrive before Streams checks the offset."
     ),
     log=(*_CORRUPTED, log.GLOBAL_FAILED),
     source=(
@@ -119,7 +120,7 @@ NEAR_LOG_START: Final = FindingCode(
     "The changelog will soon lose the record after the store's offset",
     level=Level.WARNING,
     changes_at_close=True,
-    more="Once the record is lost, Streams restores the store from the beginning and no longer from its offset.",
+    more="Once the record is lost, Streams restores the store from the beginning instead of from its offset.",
     log=SILENT,
     source=(
         "if retention moves the log start beyond the offset, Streams restores the store from the beginning "
@@ -175,8 +176,8 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
     changes_at_close=True,
     more=(
         "A stream-table join with a grace period has a buffer whose keys begin with the time. When Streams restores "
-        "this buffer, it prepends the time again. Streams then neither finds nor removes the record. "
-        "If you restore the buffer with kstate, the keys are correct."
+        "this buffer, it prepends the time again. Streams then can neither find nor remove the record. If you "
+        "restore the buffer with kstate, the keys are correct."
     ),
     log=SILENT,
     source="RocksDBTimeOrderedKeyValueBytesStore writes the time into each restored key twice ({page})",
@@ -185,7 +186,7 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
 )
 CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "changelog-without-store",
-    "A changelog's store has no directory, because it is in memory",
+    "A store with a changelog has no directory, because it is in memory",
     level=Level.EXPECTED,
     more=(
         "Streams restores an in-memory store completely at every start. If the store should be on disk, its "

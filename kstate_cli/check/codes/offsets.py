@@ -39,7 +39,7 @@ NO_OFFSETS: Final = FindingCode(
     more=(
         "The application was killed or .checkpoint was lost, so Streams does not know which records the stores "
         "contain. Under exactly-once, Streams deletes the task and restores it from the beginning. Under "
-        "at-least-once, it restores all records over the existing rows, and deleted keys may remain."
+        "at-least-once, it applies all records to the existing rows, and deleted keys may remain."
     ),
     log=_NO_OFFSETS,
     source="under exactly-once, ProcessorStateManager does not accept rows without an offset ({page})",
@@ -68,7 +68,7 @@ OFFSET_MISSING: Final = FindingCode(
 )
 UNKNOWN_OFFSET: Final = FindingCode(
     "unknown-offset",
-    "The stored offset is -4, which means a clean store without an offset",
+    "The stored offset is -4, which marks a clean store without an offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -99,7 +99,7 @@ NEVER_WRITTEN: Final = FindingCode(
 )
 NO_SEGMENTS: Final = FindingCode(
     "no-segments",
-    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 can keep it",
+    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 could keep this offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -160,8 +160,8 @@ STATUS_MISSING: Final = FindingCode(
     more=(
         "Streams writes the status when it opens or closes a store. Only transactional stores (4.4, KIP-892) have "
         "no status. kstate recognizes a transactional store by its offset or Position. This store has neither, or "
-        "its offset differs from that in a file next to it. Streams treats a store without a status as closed, so "
-        "under exactly-once, uncommitted rows may remain."
+        "its offset differs from the offset in a file next to the store. Streams treats a store without a status as "
+        "closed, so under exactly-once, uncommitted rows may remain."
     ),
     source=(
         "AbstractColumnFamilyAccessor.open treats a missing status as closed, and only transactional stores "
@@ -291,10 +291,10 @@ SEGMENT_BEHIND: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a separate database. It keeps the offset as of its last flush. "
-        "After a kill, one segment may have offset 199, while another was never flushed and has no offset. Streams "
-        "uses one of these offsets for the whole store and restores only the records after it. To complete the store, "
-        "restore it with kstate, or wipe it and start the application."
+        "Each segment of a window or session store is a separate database. It keeps the offset as of its last "
+        "flush. After the application was killed, one segment may have offset 199, while another was never flushed "
+        "and has no offset. Streams uses one of these offsets for the whole store and restores only the records "
+        "after it. To complete the store, restore it with kstate, or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -317,10 +317,10 @@ VERSIONED_REPLAYED: Final = FindingCode(
     more=(
         "A versioned store keeps older versions in segments that Streams does not open when it starts. If a key's "
         "next record is out of order, it becomes the earliest version, and queries no longer find the older ones. "
-        "After a kill, the rows may be ahead of the offset, because RocksDB can flush rows before Streams commits "
-        "the offset. Replaying records does no harm in a key-value store, but in a versioned store, versions are lost "
-        "or end at a different time. kstate restores such a store correctly: it updates the store if it was "
-        "closed, and rebuilds it if the application was killed."
+        "If the application was killed, the rows may be ahead of the offset, because RocksDB can flush rows before "
+        "Streams commits the offset. Replaying records is harmless in a key-value store. In a versioned store, "
+        "versions are lost or end at a different time. kstate restores such a store correctly: it updates the store "
+        "if it was closed, and rebuilds it if the application was killed."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -411,8 +411,8 @@ WITHOUT_CHANGELOG: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application built the store with withLoggingDisabled(). Streams opens the store unchanged, but cannot "
-        "restore it if its rows are lost."
+        "The application created the store with withLoggingDisabled(). Streams opens the store unchanged, but "
+        "cannot restore it if its rows are lost."
     ),
     log=(log.NOT_LOGGED,),
     source="Streams does not write an offset for a store without a changelog (withLoggingDisabled)",

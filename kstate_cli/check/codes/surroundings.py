@@ -73,8 +73,8 @@ UNFINISHED_RUN: Final = FindingCode(
     "A run of kstate was interrupted, or kstate cannot read the journal",
     level=Level.WARNING,
     more=(
-        "A signal, a kill or a power failure interrupts a run. The directory is either completely the old "
-        "one or completely the new one."
+        "A signal, a killed process or a power failure can interrupt a run. The directory is either completely the "
+        "old one or completely the new one."
     ),
     source="the next command that changes the directory completes or removes an interrupted run",
     hint="run the interrupted command again. To see the run: kstate status APP",
@@ -92,7 +92,7 @@ ONLY_KEPT: Final = FindingCode(
         "Streams restores an empty directory's stores from the beginning, although kstate has a backup of these stores"
     ),
     hint=(
-        "if the finding contains a command that restores the backup, run this command. To see all backups: kstate "
+        "if the finding contains a command that restores the backup, run that command. To see all backups: kstate "
         "status APP"
     ),
 )
@@ -101,8 +101,8 @@ FOREIGN_OWNER: Final = FindingCode(
     "Some files do not belong to the application directory's owner",
     level=Level.WARNING,
     more=(
-        "Often, the cause is that root has copied or restored these files. Without write permission, the "
-        "application cannot open or rename them."
+        "Usually, root has copied or restored these files. Without write permission, the application cannot open or "
+        "rename them."
     ),
     source="the application must be able to read and write its files ({page})",
     page="layout.md#owners",
@@ -121,5 +121,5 @@ LOCK_NOT_SHARED: Final = FindingCode(
     source="StateDirectory.lockStateDirectory uses POSIX locks, which other hosts may not see ({page})",
     page="layout.md#locks",
     hint="run only one instance per directory",
-    do=((f"after you have stopped all instances, pass {option.LOCK_IS_SHARED} to commands that change the directory"),),
+    do=((f"once all instances are stopped, pass {option.LOCK_IS_SHARED} to commands that change the directory"),),
 )

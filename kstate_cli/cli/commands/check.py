@@ -313,4 +313,4 @@ def _say_running(app: Application, *, quiet: bool) -> None:
         state = "may be running"
         if app.running:
             state = "is running"
-        say(f"the application {state}, so kstate checks its last flush ({app.as_of})", quiet=quiet)
+        say(f"the application {state}, so kstate checks the state as of its last flush ({app.as_of})", quiet=quiet)

@@ -145,7 +145,7 @@ def _check(out: Path) -> None:
     if OWN_FOLDER in parent.parts or looks_like_application(parent):
         raise UsageError(
             f"--out {quoted(out)} is inside an application directory or its backups",
-            hint="pass a new directory in another place",
+            hint="pass a new directory elsewhere",
         )
 
 

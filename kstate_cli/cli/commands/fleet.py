@@ -260,7 +260,7 @@ def _notes(fleet: Fleet) -> list[str]:
     if running:
         notes.append(
             f"the application is running or may be running on {some(running, _MAX_LISTED)}, so kstate compares the "
-            "last flush on these hosts"
+            "state as of the last flush on these hosts"
         )
     return notes
 

@@ -244,7 +244,7 @@ def _sum_up(selection: _PositionRows, application: Application, behind: list[str
     if has_bound:
         parts.append(f"{len(behind)} below the bound" if behind else "all have reached the bound")
     if application.running:
-        parts.append(f"running (pid {application.pid}), so these are the offsets of the last flush")
+        parts.append(f"running (pid {application.pid}), so these are the offsets as of the last flush")
     print_line("; ".join(parts))
 
 

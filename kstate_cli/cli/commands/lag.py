@@ -116,7 +116,7 @@ def lag(
         is_incomplete = say_incomplete_stores(application, places, quiet=quiet)
         if application.running:
             say(
-                f"the application is running, so kstate shows the offsets of its last flush ({application.as_of})",
+                f"the application is running, so kstate shows the offsets as of its last flush ({application.as_of})",
                 quiet=quiet,
             )
         # The total comes last, because a terminal scrolls a long table away.

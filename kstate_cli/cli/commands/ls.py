@@ -235,7 +235,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
         to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
     if to_do:
-        condition = ". After you have stopped it, fewer values may be missing"
+        condition = ". Once you have stopped the application, fewer values may be missing"
     has_warnings = _say_remarks(application, quiet=quiet, flush_condition=condition, count_rows=False)
     _raise_problems(application, set(), frozenset())
     return warnings_code(to_do or has_warnings)
@@ -282,7 +282,7 @@ def _say_remarks(
 
     emptied = backups_of_missing(application.path, quiet=quiet)
     if application.running:
-        flushed = f"so kstate shows its last flush{flush_condition}"
+        flushed = f"so kstate shows the state as of its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}), {flushed}", quiet=quiet)
     # Problems are printed with their reason: what Streams does because of them.
     for problem in application.all_problems():

@@ -128,7 +128,7 @@ def _refuse_unreadable(place: Repository, expiry: Expiry, *, is_changed: bool) -
     raise kind(
         f"{ExpiryObstacle.UNREADABLE.value}: {expiry.unreadable}",
         where=place.where,
-        hint="copy the file from another copy of the repository, or move it to another place. To list all damage:",
+        hint="copy the file from another copy of the repository, or move it elsewhere. To list all damage:",
         hint_details=[command("verify-snapshots", place.where)],
     )
 

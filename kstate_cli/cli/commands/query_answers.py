@@ -97,7 +97,7 @@ def answer(
             state = "may be running"
             if running:
                 state = "is running"
-            say(f"the application {state}, so the answer shows its last flush", quiet=options.quiet)
+            say(f"the application {state}, so the answer shows the state as of its last flush", quiet=options.quiet)
         doubts = False
         for task, store in streams.stores(request.store):
             # A global store, whose partition is None, answers every query.

@@ -425,7 +425,7 @@ class StateCommand:
             self._warn(before, after, f"kstate killed the command after {error.timeout:g} s")
             return
         if status:
-            self._warn(before, after, f"the command ended with exit status {status}")
+            self._warn(before, after, f"the command exited with status {status}")
 
     def _warn(self, before: str, after: str, wrong: str) -> None:
         say(f"warning: --on-state-change {quoted(self._command[0])} ({before} -> {after}): {wrong}")

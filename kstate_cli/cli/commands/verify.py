@@ -127,7 +127,7 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
             say(remark, quiet=quiet and not store.doubt)
     if report.running:
         say(
-            f"the application is running (pid {report.pid}), so kstate verified its last flush",
+            f"the application is running (pid {report.pid}), so kstate verified the state as of its last flush",
             quiet=quiet,
         )
     if report.left_out:

@@ -188,5 +188,5 @@ def _warn_of_reset() -> None:
     # Printed even with --quiet: the reset tool deletes the topics without asking, and then no rows can be rebuilt.
     say(
         "note: the reset deletes the changelog topics, and without them, the stores cannot be restored. The "
-        "application then processes again all records that its input topics still contain"
+        "application then reprocesses all records that its input topics still contain"
     )

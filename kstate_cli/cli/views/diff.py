@@ -100,7 +100,10 @@ class DiffReport(DiffWatcher):
         # Said for a running application: rows may differ only because it had not flushed them yet.
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
-                say(f"the application in {side} is running, so kstate compared its last flush", quiet=self._quiet)
+                say(
+                    f"the application in {side} is running, so kstate compared the state as of its last flush",
+                    quiet=self._quiet,
+                )
 
     def _remarks_of(self, store: StoreDiff) -> None:
         place = f"{store.task}/{store.store}"

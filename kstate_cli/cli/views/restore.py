@@ -263,7 +263,7 @@ class RestoreProgress(RestoreWatcher):
         if not self._quiet:
             line: RestoreProgressStateLine = {"type": "state", "before": before.value, "restoration": after.value}
             if self._verbose:
-                self._line(line, f"the restoration goes from {before.value} to {after.value}")
+                self._line(line, f"the restoration changes from {before.value} to {after.value}")
             else:
                 # The phases say the same in words, and these are also the names of states of the application.
                 self._results.lines([line])

@@ -215,8 +215,8 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
     if state == DAMAGED:
         yield (
             (
-                f"{name}: {row['message']}. kstate does not change this run. Inspect {row['path']}, then move it to "
-                "another place"
+                f"{name}: {row['message']}. kstate does not change this run. Inspect {row['path']}, then move it "
+                "elsewhere"
             ),
             None,
         )

@@ -96,7 +96,7 @@ def _next_offset(offset: int | None, *, is_global: bool) -> int | None:
 def _lost(log: Log, following: int | None) -> str:
     return (
         f"its next offset {following} is above the end {log.end} of {log.key} on the broker, so this log was "
-        "truncated or recreated. Do not start the application: it would restore from a log that has lost records"
+        "truncated or recreated. Do not start the application: it would restore from an incomplete log"
     )
 
 

@@ -119,7 +119,7 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
     }
     _refuse_unspecified(snapshot, [owner for owner in owners.values() if owner is not None])
     return [
-        note(f"kstate skips {topic} of the dump, which is not a changelog of this application")
+        note(f"kstate skips the topic {topic}, because it is not a changelog of this application")
         for topic, owner in owners.items()
         if owner is None
     ]
@@ -237,7 +237,7 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
         yield Refusal(
             (
                 f"{line}, so the log was truncated or recreated. Do not start the application: it would restore from "
-                "a log that has lost records"
+                "an incomplete log"
             ),
             only_copies=_stores_of(snapshot, key),
         )

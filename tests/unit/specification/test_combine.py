@@ -85,7 +85,7 @@ def test_the_missing_lines_are_toml_that_completes_the_file(
         assert lines[0] == "format = 1"
         answers = parse_draft(chosen)
     else:
-        assert "If a table already exists" in str(refusal.value.hint) or "[stores.g]" not in in_file
+        assert "If one of these tables already exists" in str(refusal.value.hint) or "[stores.g]" not in in_file
         answers = toml(f"{ADDED}{chosen}")
     resolve_spec(app, answers, topics=topics)
 
