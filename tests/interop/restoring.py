@@ -176,7 +176,7 @@ def write_spec(directory: Path, path: Path, *, memory: bool = False, global_topi
     text = re.sub(r"^# retention_ms = .*to fill in.*$", f"retention_ms = {HISTORY_MS}", result.out, flags=re.MULTILINE)
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", text, flags=re.MULTILINE)
     if global_topic:
-        text, count = re.subn(r"^# changelog = .*to fill in: changelog is unknown.*$", f'changelog = "{global_topic}"', text,
+        text, count = re.subn(r"^# changelog = .*to fill in: the offsets do not show which topic.*$", f'changelog = "{global_topic}"', text,
                               flags=re.MULTILINE)  # fmt: skip
         assert count == 1, text
     still_open = [line for line in text.splitlines() if "to fill in:" in line]

@@ -99,7 +99,7 @@ NEVER_WRITTEN: Final = FindingCode(
 )
 NO_SEGMENTS: Final = FindingCode(
     "no-segments",
-    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 could keep this offset",
+    "A window or session store has an offset in .checkpoint, but no segment where 4.3 can keep it",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
