@@ -93,6 +93,8 @@ class CaptureReport:
     skipped: Mapping[str, str]
     usable_until_ms: int | None = None
     """Until when it can be restored without a dump, in ms since 1970; None if that is unknown, and for a dry run."""
+    is_running: bool = False
+    """The application was running."""
 
     @property
     def tasks(self) -> int:
@@ -109,12 +111,14 @@ def capture(
     """
     check_locks(request.app, read_mounts(), lock_is_shared=request.lock_is_shared)
     with reader_lock(request.app, request.wait) as lock, Cuts(request.app) as cuts:
-        planned, skipped = _plan(request, lock, cuts, EarlierGenerations(repository, request.app.name, request.host))
+        is_running = lock.application_pid() is not None
+        earlier_ones = EarlierGenerations(repository, request.app.name, request.host)
+        planned, skipped = _plan(request, cuts, earlier_ones, is_running=is_running)
         logs = read_logs(request.ask, _changelogs(planned))
         planned, skipped = _of_these_logs(planned, skipped, logs)
         planned = [_bounded(task, request.read_log, logs) for task in planned]
         if not planned:
-            raise _nothing(request.app, skipped)
+            raise _nothing(request.app, skipped, is_running=is_running)
         exists = repository.exists()
         begin(sum(file.size for task in planned for store in task.stores for file in store.files))
         app_id = request.app.name
@@ -122,7 +126,7 @@ def capture(
             earlier = EarlierFiles({})
             if exists:
                 earlier = EarlierFiles.of(repository, app_id, condemned_objects(repository))
-            return _foreseen(planned, skipped, earlier)
+            return replace(_foreseen(planned, skipped, earlier), is_running=is_running)
         repository.create()
         # Before anything of the repository is read that this snapshot relies on: cleaners wait for its end.
         with intent_to_write(repository) as intent:
@@ -132,7 +136,7 @@ def capture(
             require_unchanged(logs, read_logs(request.ask, logs), _CHANGED, _AGAIN)
             whole = [task for task in planned if task.name not in skipped]
             if not whole:
-                raise _nothing(request.app, skipped)
+                raise _nothing(request.app, skipped, is_running=is_running)
             generation = Generation(
                 app_id,
                 request.host,
@@ -144,7 +148,7 @@ def capture(
             intent.require()
             name = _publish(generation, repository)
     reports = tuple(_report(task, store, copies.new_bytes) for task in whole for store in task.stores)
-    return CaptureReport(name, reports, skipped, generation.usable_until_ms)
+    return CaptureReport(name, reports, skipped, generation.usable_until_ms, is_running)
 
 
 def _changed_tasks(
@@ -161,12 +165,11 @@ def _changed_tasks(
 
 
 def _plan(
-    request: CaptureRequest, lock: ReaderLock, cuts: Cuts, earlier: EarlierGenerations
+    request: CaptureRequest, cuts: Cuts, earlier: EarlierGenerations, *, is_running: bool
 ) -> tuple[list[PlannedTask], dict[str, str]]:
     """Return the tasks that may be captured, and for each other one the reason: closed ones first, then cuts."""
     planned: list[PlannedTask] = []
     skipped: dict[str, str] = {}
-    is_running = lock.application_pid() is not None
     if not is_running:
         facts = {name: facts_of(path) for name, path in task_directories(request.app)}
         application = read_application(request.app, workers=request.workers)
@@ -252,15 +255,18 @@ def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
         raise in_use(app, pid, can_wait=False)
 
 
-def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
+def _nothing(app: Path, skipped: Mapping[str, str], *, is_running: bool) -> Refused:
     if not skipped:
         return Refused(
             f"{app} has no stores for a snapshot", hint="start the application once so that it creates its stores"
         )
+    closing = "start the application and stop it cleanly"
+    if is_running:
+        closing = "stop the application cleanly"
     return Refused(
         f"kstate cannot take a snapshot of any task of {app}",
         details=first_lines([f"{task}: {why}" for task, why in sorted(skipped.items())]),
-        hint="stop the application cleanly, then run the command again. If the application runs with at-least-once, "
+        hint=f"{closing}, then run the command again. If the application runs with at-least-once, "
         f"pass {option.GUARANTEE} at_least_once",
     )
 

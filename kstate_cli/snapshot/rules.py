@@ -129,15 +129,24 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         end = ending(database)
         if end is None:
-            return "under exactly-once, its files do not show whether its rows are committed (releases up to 4.2)"
+            return NO_STATUS
         if end is Ending.OPEN:
-            return "its status is open, so it may contain uncommitted rows under exactly-once"
+            return OPEN_STATUS
         if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
             # As for a closed directory: a run that was killed may have left the -4 of the start.
             return "its offset is unknown (-4), although it contains rows"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
             return "one of its databases has neither an offset nor a status that shows that it was closed"
     return None
+
+
+NO_STATUS: Final = "under exactly-once, its files do not show whether its rows are committed (releases up to 4.2)"
+OPEN_STATUS: Final = "its status is open, so it may contain uncommitted rows under exactly-once"
+
+
+def is_about_transactions(why: str) -> bool:
+    """Return whether a reason does not hold if the application runs with at-least-once."""
+    return why.endswith((NO_STATUS, OPEN_STATUS))
 
 
 def replay_gives_the_same(_facts: CutFacts, store: Store) -> str | None:
@@ -207,6 +216,8 @@ NEVER_FLUSHED: Final = (
 )
 NO_TIMES: Final = "a segment was never flushed, and the segment names do not show which records belong to it"
 NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
+NEEDS_LOG: Final = (NO_BOUND, NEVER_FLUSHED)
+"""The reasons that the log of a broker removes."""
 STATED_UNKNOWN: Final = "one of its databases records that its offset is unknown (-4)"
 
 

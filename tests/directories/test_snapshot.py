@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -181,6 +182,53 @@ def test_a_running_application_with_uncommitted_rows_is_not_captured(tmp_path: P
     with locked(app, "application"):
         result = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
     assert result.status in (1, 4) and "status is open" in result.err, result.report
+
+
+def test_tasks_that_were_skipped_while_running_are_captured_after_the_stop(tmp_path: Path) -> None:
+    """With the guarantee that the hint names, only versioned stores remain. The printed command captures them."""
+    app = unpack("4.2.1-kinds-eos", tmp_path / "state")
+    (app / ".lock").touch()
+    repository = tmp_path / "repository"
+    with locked(app, "application"):
+        refusal = kstate("snapshot", app, "--out", repository, status=4)
+        partial = kstate("snapshot", app, "--out", repository, "--guarantee", "at_least_once", status=1)
+        quiet = kstate("snapshot", app, "--out", repository, "--guarantee", "at_least_once", "-q", status=1)
+    assert "pass --guarantee at_least_once" in refusal.err
+    (hint,) = [line for line in partial.err.splitlines() if line.startswith("to capture all tasks, stop ")]
+    assert "warning: kstate skipped 6_0: versioned: " in partial.err and "to capture" not in quiet.err
+    after = kstate(*shlex.split(hint[hint.index("kstate ") :])[1:], "-o", "json")
+    assert after.summary["skipped"] == 0 and after.summary["captured"] == after.summary["tasks"]
+
+
+@pytest.fixture
+def partly_unclean(tmp_path: Path) -> Path:
+    """Three tasks, one of which a kill has left with a store whose status is open."""
+    app = unpack("4.3.1-demo-eos", tmp_path / "state")
+    path = app / "0_0" / "rocksdb" / "latest-order"
+    with Shadow(path) as shadow:
+        record = decode_rows(shadow.rows("offsets"))
+    with WritableStore(path) as database:
+        database.set_offsets(encode_rows(replace(record, status=STATUS_OPEN)))
+    return app
+
+
+def test_uncommitted_rows_are_captured_under_at_least_once(partly_unclean: Path, tmp_path: Path) -> None:
+    (partly_unclean / ".lock").touch()
+    words = ("snapshot", partly_unclean, "--out", tmp_path / "repository")
+    with locked(partly_unclean, "application"):
+        before = kstate(*words, status=1)
+        after = kstate(*words, "--guarantee", "at_least_once", "-o", "json")
+    assert "kstate skipped 0_0: latest-order: its status is open" in before.err
+    assert "if the application runs with at-least-once, pass --guarantee at_least_once. Otherwise, " in before.err
+    assert after.summary["skipped"] == 0
+
+
+def test_check_explains_a_task_that_was_skipped(partly_unclean: Path, tmp_path: Path) -> None:
+    result = kstate("snapshot", partly_unclean, "--out", tmp_path / "repository", status=1)
+    (hint,) = [line for line in result.err.splitlines() if line.startswith("to see what to do about skipped tasks")]
+    words = shlex.split(hint[hint.index("kstate ") :].replace("RELEASE", "4.3"))
+    checked = kstate(*words[1:], status=None)
+    assert "0_0/latest-order" in checked.out and "\nwhat to do:\n" in checked.out
 
 
 def test_a_killed_at_least_once_directory_is_restored_as_closed(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from kstate_cli import clock
+from kstate_cli import clock, option
+from kstate_cli.cli import subject
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
-from kstate_cli.texts import plural, size_text, some
+from kstate_cli.snapshot.rules import NEEDS_LOG, is_about_transactions
+from kstate_cli.texts import command, plural, size_text, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +27,12 @@ _MOST_NAMES = 5
 
 
 def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str, expiry: Expiry) -> None:
-    """Print the stores that were captured and, as warnings, the tasks that were not; the totals come last."""
+    """Print the captured stores, warnings about the skipped tasks with the next step, and the totals last."""
     # Without --dry-run the table reports only what has succeeded.
     is_hidden = results.quiet and report.generation is not None
     results.show(_lines(report, out, host, expiry), lambda: _print_table(report, is_hidden=is_hidden))
+    if report.skipped:
+        results.remark(_next_step(report, out))
     if report.generation is not None:
         for text in _remarks(report, expiry):
             results.remark(text)
@@ -45,11 +49,29 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {new} are new")
 
 
+def _next_step(report: CaptureReport, out: str) -> str:
+    """Return what to do about the skipped tasks."""
+    app = subject.app_path() or "APP"
+    if not report.is_running:
+        return f"to see what to do about skipped tasks, run {command('check', app, option.FOR, 'RELEASE')}"
+    condition = ""
+    if any(map(is_about_transactions, report.skipped.values())):
+        condition = f"if the application runs with at-least-once, pass {option.GUARANTEE} at_least_once. Otherwise, "
+    again = command("snapshot", app, option.OUT, out)
+    return f"{condition}to capture all tasks, stop the application, then run {again}"
+
+
 def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
     """Yield what a restoration must know of the snapshot, and which older ones expire."""
     for why, stores in _unusable(report).items():
         names = some(stores, _MOST_NAMES)
-        yield f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store"
+        remedy = "stop the application, then take the snapshot again"
+        if why in NEEDS_LOG:
+            remedy = f"pass {option.BOOTSTRAP_SERVER} HOST:PORT"
+        yield (
+            f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store. To prevent this, "
+            f"{remedy}"
+        )
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
         yield (
             "this snapshot's data is old, and the logs may no longer contain all later deletes. To restore it, "
