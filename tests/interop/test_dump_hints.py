@@ -18,7 +18,7 @@ from .harness import Harness
 from .support import kstate
 from .test_dump_moves import QUICK, Topic, rows
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(3)]
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ from .harness import Harness
 from .restoring import CLEANER, CompactingHarness
 from .support import ALL, ROOT, kstate
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(4)]
 
 _SECONDS = 240
 KILLS = 100 if ALL else 6
@@ -263,6 +263,7 @@ def test_max_rate(harness: Harness, tmp_path: Path) -> None:
     assert result.summary["seconds"] > 30_000 * 40 / 2**20, "not even the values could have come by then"
 
 
+@pytest.mark.rotating(3, "long dumps")
 def test_on_spark(harness: Harness, tmp_path: Path) -> None:
     """The same tasks, and so the same files: a full there, what is new here."""
     topic, out = Topic(harness.bootstrap, partitions=2), tmp_path / "dump"
@@ -601,6 +602,7 @@ def test_a_transaction_that_stays_open(harness: Harness, tmp_path: Path) -> None
     assert third.summary["held_back"] == 0 and not [row for row in third.rows if row["type"] == "note"]
 
 
+@pytest.mark.rotating(1)
 def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> None:
     """An unclean election cuts a log, which then grows again: only the record itself tells."""
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"

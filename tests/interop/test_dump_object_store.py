@@ -126,6 +126,7 @@ def test_first_of_two_writers_wins_and_the_second_leaves_no_object(bucketed: Buc
     assert bucketed.is_whole() == bucketed.topic.records()
 
 
+@pytest.mark.rotating(3, "long dumps")
 def test_a_store_that_no_longer_answers_is_not_waited_for_after_a_signal(bucketed: Bucketed) -> None:
     """It accepts connections, and says nothing: boto3 alone would ask each of many things for five minutes."""
     bucketed.topic.produce(40_000)

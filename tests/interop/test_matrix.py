@@ -126,6 +126,7 @@ def never_migrated(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -
     return dump
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(
     ("chain", "guarantee"), selected_cases(), ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )

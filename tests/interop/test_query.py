@@ -410,6 +410,7 @@ def _release_has(release: str, query: Query) -> bool:
     return not later or _has_later_queries(release)
 
 
+@pytest.mark.rotating(3, "answers to queries")
 @pytest.mark.parametrize("release", tried(RELEASES if ALL else ["4.3.1"]))
 def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, release: str) -> None:
     app = application("kinds", "alos")
@@ -449,6 +450,7 @@ def _answer_headers(release: str) -> bool:
     return number_of(release) >= (4, 4)
 
 
+@pytest.mark.rotating(3, "answers to queries")
 @pytest.mark.parametrize("release", [line for line in tried(["4.4.0"]) if _answer_headers(line)])
 def test_headers_stores_answer_as_the_release_does(harness: Harness, tmp_path: Path, release: str) -> None:
     app = application("headers", "alos")
@@ -483,6 +485,7 @@ def _streams(
     return queries.read(folder / "answers")
 
 
+@pytest.mark.rotating(3, "answers to queries")
 @pytest.mark.parametrize(
     "release",
     [line for line in tried(RELEASES if ALL else ["4.3.1"]) if _release_has(line, Query("", "versioned-key"))],

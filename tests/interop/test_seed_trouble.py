@@ -26,7 +26,7 @@ from .seeding import Source, content
 from .support import ALL, kstate
 from .test_dump_rights import ACL_PROPERTIES, SECRET, grant, settings
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(3)]
 
 RECORDS = 60_000
 _FILE_BYTES = 1 << 20

@@ -35,7 +35,7 @@ from .snapshots import (
 )
 from .support import ALL, application, good
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(4)]
 
 SNAPSHOTS = int(os.environ.get("KSTATE_SNAPSHOTS", "0"))
 """Snapshots of each case; 0: as many as CI takes."""

@@ -31,7 +31,7 @@ from kstate_cli.rocks.shadow import Shadow
 from .releases import classes, streams_jars
 from .support import ALL
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(2)]
 
 Record = tuple[bytes, bytes | None, int]
 Batch = list[Record]
