@@ -11,6 +11,7 @@ the test that it names holds the same truth in less time. Named alone (``FILE::T
 ``@pytest.mark.rotating(3)`` on a test: a third of its cases, at least one. On a module (``pytestmark``): a third of its tests.
 On several tests with a name, ``rotating(3, "hints")``: a third of these. The sources select which third: each commit runs
 others, and a commit always the same. The run prints its selection, and ``KSTATE_ROTATION`` repeats it on other sources.
+Only a run of whole folders selects: all tests of a file that is named (``pytest FILE``) run.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def deselect_most(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out |= {case_ for cases in by_test.values() for case_ in cases} - {
         item for cases in by_test.values() for item in evenly(cases, _number(cases[0]))
     }
-    if not names:
+    if not any(".py" in argument for argument in config.args):
         left_out |= _rotated_out([item for item in items if item not in left_out])
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])

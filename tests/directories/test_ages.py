@@ -36,6 +36,8 @@ from tests.golden import unpack
 
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "dump"
 KEY = TopicPartition("orders-latest-order-changelog", 0)

@@ -17,6 +17,8 @@ from tests.golden import unpack
 
 from .support import kstate_here
 
+pytestmark = pytest.mark.rotating(3)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
 LOCKING = sorted(name for name, entry in COMMANDS.items() if option.LOCK_IS_SHARED in entry.repeats)

@@ -26,6 +26,8 @@ from tests.unit.rehome.texts import text
 from .support import kstate, tree_hash
 from .test_rehome import FAMILY, LEGACY, NAMES, World, change_numbers, parts, rows, write_topology
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def predictions_and_findings(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The predictions and the findings."""
@@ -246,6 +248,7 @@ def test_a_specification_that_contradicts_the_directory(tmp_path: Path) -> None:
     assert "count" in refusal["message"] and "session" in refusal["message"]
 
 
+@pytest.mark.rotating(3, "sweeps of every command")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMES])
 def test_old_and_new_home_side_by_side(name: str, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.golden import unpack
 from .support import kstate_here, tree_hash
 from .test_cold import EXAMPLES
 
+pytestmark = pytest.mark.rotating(3)
+
 STORE = "latest-order"
 SEGMENTS = "orders-per-minute"
 

@@ -12,6 +12,8 @@ from tests.golden import unpack
 
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 APP = "4.2.1-kinds-eos"
 SECRET = "hunter2"
 

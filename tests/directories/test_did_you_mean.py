@@ -19,6 +19,8 @@ from .changes import change_commands
 from .test_cold import RESTORE
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 NAMES = {
     # What stands for a name: one that is wrong, and the one that is there.
     "STORE": ("vistis", "visits"),
@@ -153,6 +155,7 @@ def _message(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().err.lower()
 
 
+@pytest.mark.rotating(3, "sweeps of every command")
 def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
     """Each with two letters changed for one another."""
     names = 0

@@ -15,6 +15,8 @@ from tests.golden import unpack
 
 from .support import kstate, kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def _pair(golden: str, tmp_path: Path) -> tuple[Path, Path]:
     """A directory and a copy of it, in places of their own."""

@@ -42,6 +42,8 @@ from tests.mounts import mounted
 
 from .support import kstate, kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -39,6 +39,8 @@ from .test_standard import DUMP, KINDS
 from .test_verify import _flip
 from .warm import FULL, ROOT, Ended, Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"

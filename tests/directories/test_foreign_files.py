@@ -15,6 +15,8 @@ from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STORE = Path("0_0/rocksdb/latest-order")
 WINDOW = Path("0_0/orders-per-minute/orders-per-minute.1704067200000")

@@ -24,6 +24,8 @@ from tests.restore.support import TOPIC as BULK
 from .test_cold import EXAMPLES
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 TOPIC = "orders-visits-changelog"
 KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))

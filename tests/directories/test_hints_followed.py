@@ -32,6 +32,8 @@ from .test_cold import EXAMPLES
 from .test_locks import locked
 from .warm import Ended, Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
 _LOST = f"restore LOST --from-changelog {DUMP} --spec {SPEC} --for 4.3 --engine local --dry-run"
@@ -172,6 +174,7 @@ def _line(line: str, words: dict[str, str]) -> list[str]:
     return [words.get(word, word) for word in shlex.split(line)]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.sample(18)
 @pytest.mark.parametrize("name", CASES)
 def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:

@@ -20,6 +20,8 @@ from tests.frozen import surroundings
 from tests.frozen.running import reading_once, run
 from tests.golden import expected, index, unpack
 
+pytestmark = pytest.mark.rotating(3)
+
 _COMMAND = re.compile(r"kstate [a-z-]+ .*")
 _TWINS = {"4.3.1-kinds-eos-killed-open": "4.3.1-kinds-eos"}
 """A directory whose logs were not recorded: the one whose application had the same stores and logs."""

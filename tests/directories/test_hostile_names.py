@@ -26,6 +26,8 @@ from tests.unit.rehome.texts import text
 
 from .changes import change_commands
 
+pytestmark = pytest.mark.rotating(3)
+
 PARTS = (
     "two words", "it's", 'a "b"', "a\nforged: x", "a\rforged", "\x1b[31mred\x1b[0m", "$(touch forged)",
     "`touch forged`", "-rf", "\u202eevil", "~root", "a;b&c|d", "*", "\udcff", "STORE1 APPS TASK RELEASE DUMP", "ü\u2028x",

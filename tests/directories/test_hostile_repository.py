@@ -28,6 +28,8 @@ from tests.faults.small import small
 from .repositories import FolderPlace
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 OLD = "--accept-resurrected"
 TEXTS = (
     "", ".", "..", "../x", "/etc/passwd", "a/../../b", "0_0/../../x", "\0", "a\nb", "0_0\0", "x" * 70_000, "LOCK", "../CURRENT", ".lock",
@@ -132,6 +134,7 @@ def require_inside(generation: Generation) -> None:
             assert ".." not in name and "/" not in name, name
 
 
+@pytest.mark.rotating(3, "sweeps of every command")
 def test_no_hostile_value_of_a_generation_leads_out_of_a_directory(place: FolderPlace) -> None:
     document = document_of(place)
     # Two stores of each shape suffice: every member of each type of value is among them.

@@ -19,6 +19,8 @@ from tests.golden import unpack
 from .support import kstate_here, tree_hash
 from .test_locks import locked
 
+pytestmark = pytest.mark.rotating(3)
+
 STORE = "orders-per-minute"
 LATER = 1704153600000
 """The start of a segment that is not there: a day after those that are, which have the same interval."""

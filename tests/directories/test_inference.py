@@ -20,6 +20,8 @@ from tests.unit.specification import truth
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 Read = Callable[[str], Application]
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
 KINDS = sorted(name for name, about in index().items() if about["topology"] == "kinds" and "killed" not in name)

@@ -18,6 +18,8 @@ from kstate_cli.statedir.names import OWN_FOLDER
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, Case, make_templates
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 MORE: dict[str, tuple[str, ...]] = {
     "restore in earnest": (
         "restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--engine", "local", "--warnings-ok",

@@ -26,6 +26,8 @@ from .listings import write_listing
 from .support import public_folder
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS
 
+pytestmark = pytest.mark.rotating(3)
+
 NEEDS_OTHERS = {"dump": "a broker", "seed": "a broker", "verify-dump": "a growing dump", "warm-up": "Spark"}
 """Commands of which only the help is here."""
 LEVELS = {"descriptors": (14, 24, 48), "memory": (8, 100), "threads": (2, 8)}
@@ -168,6 +170,7 @@ def _sweep(app: Path, tmp_path: Path, limit: str, owner: int = 0) -> None:
 
 
 # How much memory a library takes differs from host to host: what the sweep meets at a level is no test of every run.
+@pytest.mark.rotating(3, "sweeps of every command")
 @pytest.mark.parametrize("limit", ["descriptors", *(["memory"] if ALL else [])])
 def test_every_command(state: Path, tmp_path: Path, limit: str) -> None:
     _sweep(state, tmp_path, limit)

@@ -44,6 +44,8 @@ from tests.restore.support import digest as rows_of
 from .support import kstate, tree_hash
 from .test_verify import _flip
 
+pytestmark = pytest.mark.rotating(3)
+
 KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 HOUR = 3_600_000
 
@@ -107,6 +109,7 @@ def _came(result: Any) -> list[tuple[str, str]]:
     return [(row["step"], row["came"]) for row in result.rows if row["type"] == "maintained"]
 
 
+@pytest.mark.rotating(3)
 def test_rounds(host: Host) -> None:
     """The standby is made, and caught up with what came since; the stores are verified in a circle, part by part."""
     host.dump.add({})
@@ -427,6 +430,7 @@ def killed(host: Host) -> Iterator[tuple[Host, int]]:
             pass
 
 
+@pytest.mark.rotating(3)
 def test_a_call_that_was_killed(killed: tuple[Host, int]) -> None:
     """Its command still has the lock, so nothing goes beside it; once that has ended the next call goes on."""
     host, child = killed
@@ -469,6 +473,7 @@ def _due(host: Host, memory: Memory, now_ms: int) -> dict[str, bool]:
     }
 
 
+@pytest.mark.rotating(3)
 def test_a_step_is_due_again_a_tenth_early(host: Host) -> None:
     """A timer that comes each hour is not to find an hourly step done 59 minutes ago; after a failure it is due at once."""
     host.steps = '[maintain.restore]\n[maintain.check]\nevery = "1h"\n'
@@ -564,6 +569,7 @@ MEMORIES = ("", "{}", "[]", '{"format": 2}', '{"format": 1, "results": [{}], "pa
             '{"format": 1, "results": [], "parts": {"standby": [true, 2, null, null]}}')  # fmt: skip
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("text", MEMORIES)
 def test_a_memory_that_is_none_of_ours(host: Host, text: str) -> None:

@@ -22,6 +22,8 @@ from tests.golden import unpack
 from .changes import Change
 from .support import FROM_4_3, data_rows, kstate, meaning, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 CHANGE = Change(words=("--to", "4.2"), warned=("--to", "4.2"))
 
 
@@ -91,6 +93,7 @@ def test_a_dry_run_prints_the_plan_that_runs(tmp_path: Path) -> None:
     assert (planned.summary["executed"], run.summary["executed"]) == (False, True)
 
 
+@pytest.mark.rotating(3)
 def test_stores_never_written_are_carried_into_4_3(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     before = {r["store"]: r for r in kstate("ls", app, "-o", "json").rows}

@@ -26,6 +26,8 @@ from tests.command_result import CommandResult
 from tests.golden import unpack
 from tests.interop.proving import chains_with
 
+pytestmark = pytest.mark.rotating(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 RUN = [release for release in RELEASES if not release.unproven]
 LAST = RUN[-1]
@@ -103,6 +105,7 @@ def test_stores_open_in_the_new_release(kstate: Sources, tmp_path: Path) -> None
         assert kstate("check", app, "--for", patch, "-o", "json").summary["start_fails"] is False
 
 
+@pytest.mark.rotating(3)
 def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     plans = [kstate("migrate", app, "--to", to, "--dry-run", "-o", "json", "--warnings-ok") for to in (LAST.name, NEXT)]

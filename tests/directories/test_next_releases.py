@@ -31,6 +31,8 @@ from tests.interop.support import migrate
 
 from .support import FROM_4_3, kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "internals" / "next-releases.md"
 _TABLE = re.compile(r"(<!-- what every command says, from [^\n]*-->\n)(.*?)(<!-- end of what -->\n)", re.DOTALL)
@@ -206,6 +208,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("left")
 
 
+@pytest.mark.rotating(3, "sweeps of every command")
 def test_output_of_every_command_is_documented(folder: Path) -> None:
     """Nothing is changed by asking, either."""
     messages = []

@@ -14,6 +14,8 @@ from tests.golden import names, unpack
 
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 WHOLE = frozenset({"opens", "restores", "ignored"})
 
 

@@ -18,6 +18,8 @@ from tests.object_store import Fault, ObjectStore
 from .repositories import BucketPlace, FolderPlace, Place
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 NOW = ("--grace", "0s")
 DAY_MS = 86_400_000
 

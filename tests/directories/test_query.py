@@ -55,6 +55,8 @@ from tests.golden import names, unpack
 from .support import tree_hash
 from .test_verify import _flip
 
+pytestmark = pytest.mark.rotating(3)
+
 Rows = dict[bytes, bytes]
 FOREVER = (1 << 63) - 1
 WINDOWS = (KeySchema.WINDOW, KeySchema.TIME_ORDERED_WINDOW)
@@ -278,6 +280,7 @@ OLDER = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("case", OLDER)
 def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path, case: str) -> None:

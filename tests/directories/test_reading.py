@@ -17,6 +17,8 @@ from tests.golden import expected, names, unpack
 
 from .support import FROM_4_3, kstate, kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 CLEAN = [name for name in names() if "killed" not in name]
 # Not of every directory Streams was asked everything: make.py says of which and why.
 WITH_POSITIONS = [name for name in CLEAN if expected(name)["stores"]]

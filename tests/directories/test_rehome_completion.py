@@ -18,6 +18,8 @@ from tests.unit.rehome.texts import text
 
 from .support import data_rows, kstate, meaning, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 STORES = (KV, WINDOW, VERSIONED)
 APART = {0: (KV,), 1: (WINDOW,), 2: (VERSIONED,)}
 
@@ -71,6 +73,7 @@ def built(result: CommandResult) -> list[str]:
     return [f"{row['task']}/{row['store']}" for row in result.rows if row["type"] == "store"]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("release", ["4.2", "4.3"])
 def test_a_host_completes_the_task_that_the_other_host_releases(tmp_path: Path, release: str) -> None:
     world = World(tmp_path, release)

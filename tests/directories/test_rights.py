@@ -17,6 +17,8 @@ from .support import kstate
 from .test_cold import RESTORE
 from .test_edges import without_privileges
 
+pytestmark = pytest.mark.rotating(3)
+
 COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "ls": (),
     "inspect-position": (),

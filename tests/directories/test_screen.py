@@ -21,6 +21,8 @@ from tests.terminal import shown_on
 
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 _TRANSIENT = re.compile(r"\r(?:kstate: [^\r\n]*)?\x1b\[K")
 
 

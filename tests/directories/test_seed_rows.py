@@ -39,6 +39,8 @@ from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
+pytestmark = pytest.mark.rotating(3)
+
 INTERVAL_MS = 240_000
 """The segment interval of the versioned stores of the golden directories."""
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

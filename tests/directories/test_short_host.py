@@ -15,6 +15,8 @@ from tests.golden import unpack
 
 from .warm import ROOT
 
+pytestmark = pytest.mark.rotating(3)
+
 ZYGOTE = """
 import json, os, resource, subprocess, sys
 from pathlib import Path
@@ -114,6 +116,7 @@ def test_a_disk_that_does_not_answer_has_lost_nothing(app: Path, command: tuple[
     assert "wipe" not in output and "corrupt" not in output and "damaged" not in output, output
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["migrate", "query", "export", "diff"])
 def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str) -> None:

@@ -32,6 +32,8 @@ from .repositories import BucketPlace, FolderPlace, Place, sync
 from .support import kstate
 from .test_locks import locked
 
+pytestmark = pytest.mark.rotating(3)
+
 CLOSED = [
     "4.3.1-kinds-eos",
     "4.3.1-kinds-alos",

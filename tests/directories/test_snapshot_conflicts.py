@@ -33,6 +33,8 @@ from tests.golden import unpack
 
 from .support import kstate
 
+pytestmark = pytest.mark.rotating(3)
+
 OLD = "--accept-resurrected"
 DAY_MS = 86_400_000
 STORES = ("kv-timestamped", "window-count")

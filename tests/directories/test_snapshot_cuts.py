@@ -23,6 +23,8 @@ from tests.golden import unpack
 
 from .support import tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 PLACE = Place(("0_0", "rocksdb", "count"))
 STORES = ("kv-timestamped", "window-count")
 

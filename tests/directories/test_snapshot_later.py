@@ -23,6 +23,8 @@ from .support import kstate
 from .test_ages import HOUR, KEY, ROOT, behind, data_ms, dump  # noqa: F401
 from .test_hints_followed import toml_of
 
+pytestmark = pytest.mark.rotating(3)
+
 SPEC = ROOT / "examples" / "dump.toml"
 STORE = "rocksdb/latest-order"
 
@@ -93,6 +95,7 @@ def test_a_log_that_lost_records_is_refused(behind: Path, repository: Path, tmp_
     assert "is below the log start" in refusal.report and not behind.exists()
 
 
+@pytest.mark.rotating(3)
 def test_another_release_in_the_same_run(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
     young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
     result = restore(behind, repository, young, "--for", "4.2")

@@ -24,6 +24,8 @@ from tests.unit.specification import truth
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
 UNKNOWABLE = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
 Changes = dict[str, dict[str, int | None]]
@@ -75,6 +77,7 @@ def open_questions(result: CommandResult) -> set[tuple[str, str]]:
     return results
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-eos", "3.9.2-kinds-eos"])
 def test_only_unknowable_settings_stay_open(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)

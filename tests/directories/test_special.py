@@ -26,6 +26,8 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 GOLDEN = "4.3.1-sparse-eos"
 MIB = 1 << 20
 

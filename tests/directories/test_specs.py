@@ -11,6 +11,8 @@ from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 NAME = "4.2.1-kinds-alos"
 WRONG = {
     "count": "headers-key-value",

@@ -31,6 +31,8 @@ from .listings import write_listing
 from .proof import digest, hold_to_its_word
 from .warm import CLOSED, FULL, ROOT, Ended, Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 KINDS = "4.3.1-kinds-eos"
 DUMP = ROOT / "examples" / "dump"
 COMMAND_LINES: dict[str, tuple[str, ...]] = {

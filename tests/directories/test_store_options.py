@@ -16,6 +16,8 @@ from . import store_options
 from .store_options import OtherValue
 from .support import kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FAMILY = "keyValueWithTimestamp"
 STORE = Path("0_0/rocksdb/latest-order")

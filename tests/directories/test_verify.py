@@ -23,6 +23,8 @@ from tests.golden import names, unpack
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 STORE = "0_0/rocksdb/latest-order"
 
 

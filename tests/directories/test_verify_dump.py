@@ -20,6 +20,8 @@ from tests.restore.support import TOPIC as BULK
 from .test_cold import EXAMPLES
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
 
 

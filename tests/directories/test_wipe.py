@@ -14,6 +14,8 @@ from tests.golden import unpack
 from .changes import STORE, Change
 from .support import kstate, meaning, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 CHANGE = Change(words=("--store", STORE), warned=("--store", STORE, "--store", "kv-nolog"))
 Golden = Callable[[str], Path]
 LEGACY, FAMILY = "4.2.1-kinds-eos", "4.3.1-kinds-eos"

@@ -18,6 +18,8 @@ from tests.readme import README, STATE_DIR, outputs
 from .changes import change_commands
 from .listings import write_listing
 
+pytestmark = pytest.mark.rotating(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 _AT_START = """
 import sys
@@ -136,6 +138,7 @@ def test_every_command_does_without(bare: Bare) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SAYS_WHY)
 def test_command_that_needs_spark_states_the_requirement(bare: Bare, name: str) -> None:

@@ -20,6 +20,8 @@ from .support import tree_hash
 from .test_standard import DUMP
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 SPEC = DUMP.parent / "dump.toml"
 PLACES = ("missing", "empty", "file", "other", "repository", "dump", "state", "application")
 FITS = {

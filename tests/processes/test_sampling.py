@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
         ({}, "test_cases.py", "3 passed, 7 deselected"),
         ({"KSTATE_SAMPLES": "all"}, "test_cases.py", "10 passed"),
         ({}, "test_cases.py::test_long", "1 passed"),
-        ({}, "test_rotating.py", "6 passed, 8 deselected"),
-        ({"KSTATE_SAMPLES": "all"}, "test_rotating.py", "14 passed"),
-        ({}, "test_rotating.py::test_cases", "6 passed"),
+        ({}, "rotating", "6 passed, 8 deselected"),
+        ({"KSTATE_SAMPLES": "all"}, "rotating", "14 passed"),
+        ({}, "rotating/test_rotating.py", "14 passed"),
+        ({}, "rotating/test_rotating.py::test_cases", "6 passed"),
     ],
 )
 def test_the_others_are_counted_as_deselected(tmp_path: Path, environment: dict[str, str], path: str, ran: str) -> None:
@@ -32,7 +33,8 @@ def test_the_others_are_counted_as_deselected(tmp_path: Path, environment: dict[
         "import pytest\n@pytest.mark.sample(3)\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
         "@pytest.mark.in_full('test_it')\ndef test_long(): pass\n"
     )
-    (tmp_path / "test_rotating.py").write_text(
+    (tmp_path / "rotating").mkdir()
+    (tmp_path / "rotating" / "test_rotating.py").write_text(
         "import pytest\npytestmark = pytest.mark.rotating(4)\n"
         "@pytest.mark.rotating(3)\n@pytest.mark.parametrize('n', range(6))\ndef test_cases(n): pass\n"  # 2 run
         "@pytest.mark.parametrize('n', range(4))\ndef test_of_the_module(n): pass\n"  # 1
