@@ -11,7 +11,8 @@ the test that it names holds the same truth in less time. Named alone (``FILE::T
 ``@pytest.mark.rotating(3)`` on a test: a third of its cases, at least one. On a module (``pytestmark``): a third of its tests.
 On several tests with a name, ``rotating(3, "hints")``: a third of these. The sources select which third: each commit runs
 others, and a commit always the same. The run prints its selection, and ``KSTATE_ROTATION`` repeats it on other sources.
-Only a run of whole folders selects: all tests of a file that is named (``pytest FILE``) run.
+Only a run of whole folders selects: all tests of a file that is named (``pytest FILE``) run. ``rotated`` selects among what
+a single test or a fixture does.
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ def selected(cases: Sequence[T], number: int, group: str, rotation: str) -> list
     number = min(number, len(cases))
     begin = int.from_bytes(hashlib.sha256(f"{rotation} {group}".encode()).digest()[:8], "big") % number
     return list(cases[begin::number])
+
+
+def rotated(cases: Sequence[T], number: int, group: str) -> list[T]:
+    """Return the cases of one test that this commit runs: every ``number``-th, or all where every case is run."""
+    return list(cases) if ALL else selected(cases, number, group, rotation())
 
 
 def _rotated_out(items: list[pytest.Item]) -> set[pytest.Item]:

@@ -41,6 +41,7 @@ def run(command: str, folder: Path) -> int:
     return process.returncode
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """The first prediction is that the start of 4.2 fails, the second that all stores open; every other command succeeds."""

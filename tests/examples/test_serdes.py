@@ -24,6 +24,8 @@ from ..directories.support import kstate
 from ..directories.test_query_cmd import _make_store
 from ..golden import unpack
 
+pytestmark = pytest.mark.rotating(3)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCHEMA = EXAMPLES / "serdes" / "order.avsc"
 HEADER = b"\0" + (42).to_bytes(4, "big")

@@ -20,6 +20,8 @@ from .cases import DIRECTIONS, DOWN, UP, Direction, fresh, migrate_directory, mi
 from .forked import ROOT, Kstate
 from .trees import meaning
 
+pytestmark = pytest.mark.rotating(3)
+
 BOTH = pytest.mark.parametrize("direction", DIRECTIONS, ids=lambda direction: direction.name)
 _HOLD = """\
 import fcntl, sys

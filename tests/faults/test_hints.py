@@ -18,7 +18,10 @@ from tests.golden import unpack
 from . import tiny_dump
 from .injection import available
 
-pytestmark = pytest.mark.skipif(not available(), reason="strace is missing, or may not trace")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason="strace is missing, or may not trace"),
+    pytest.mark.rotating(3),
+]
 MIGRATE = ("--to", "4.2", "--quiet", "--workers", "1")
 
 

@@ -30,7 +30,7 @@ OWNER = 54_323
 MOMENTS = 12
 """So many calls of each command."""
 CASES = {case.name: case for case in (*SMALLEST, RESTORED_IN_PARTS[0])}
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users"), pytest.mark.rotating(4)]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from .forked import Kstate
 from .injection import EIO, KILL, Fault
 from .restorations import RESTORED_IN_PARTS
 
+pytestmark = pytest.mark.rotating(3)
+
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("case", RESTORED_IN_PARTS, ids=lambda case: case.name)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from types import TracebackType
 
 from tests.ports import number_of, reserved_port
 
-from .releases import BROKER_VERSION, InteropError, broker_jars
+from .releases import BROKER_VERSION, InteropError, broker_jars, home, one_process
 
 _START_SECONDS = 300
 _PROPERTIES = """\
@@ -61,6 +63,66 @@ def listens(port: int) -> bool:
         return entry.connect_ex(("127.0.0.1", port)) == 0
 
 
+def _java(heap: str, version: str) -> list[str]:
+    """The JVM of a broker, without its main class."""
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{broker_jars(version)}/*"]  # fmt: skip
+
+
+def _formatted(version: str, properties: str) -> Path:
+    """Return the folder of a log directory that is formatted with these properties; a JVM formats it on first use."""
+    config = _PROPERTIES.format(controller=1, port=2, data="{data}") + properties
+    target = home() / "formatted" / f"{version}-{hashlib.sha256(config.encode()).hexdigest()[:16]}"
+    with one_process("formatted"):
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+                data, file = Path(folder, "data"), Path(folder, "server.properties")
+                file.write_text(config.replace("{data}", str(data)))
+                words = ["kafka.tools.StorageTool", "format", "-t", "a3N0YXRlLWludGVyb3AtMQ", "-c", str(file)]
+                subprocess.run([*_java("128m", version), *words], check=True, capture_output=True)
+                data.rename(target)
+    return target
+
+
+def _archive_options(version: str) -> list[str]:
+    """
+    Return the options that let a broker map its classes from an archive, which half of its start would load and verify.
+
+    The first broker of a version and a JVM writes the archive when it ends. A JVM does not use the archive of another one.
+    """
+    jvm = Path(shutil.which("java") or "java").resolve()
+    target = home() / "archives" / f"broker-{version}-{hashlib.sha256(bytes(jvm)).hexdigest()[:8]}.jsa"
+    with one_process("archives"):
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write_archive(version, target)
+    return [f"-XX:SharedArchiveFile={target}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def _write_archive(version: str, target: Path) -> None:
+    """Start a broker, end it in order, and keep the archive of the classes that it has used."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        partial, file, data = Path(folder, "new.jsa"), Path(folder, "server.properties"), Path(folder, "data")
+        shutil.copytree(_formatted(version, ""), data)
+        keepers = [reserved_port() for _ in range(2)]
+        port, controller = map(number_of, keepers)
+        file.write_text(_PROPERTIES.format(port=port, controller=controller, data=data))
+        words = [*_java("512m", version), f"-XX:ArchiveClassesAtExit={partial}", "kafka.Kafka", str(file)]
+        with subprocess.Popen(
+            words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            deadline = time.monotonic() + _START_SECONDS
+            while not listens(port) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.terminate()
+        for keeper in keepers:
+            keeper.close()
+        if not partial.exists():
+            raise InteropError(f"a broker of {version} writes no archive of its classes")
+        partial.rename(target)
+
+
 @dataclass
 class Broker:
     """A broker whose data lies in a folder of its own: `with Broker(folder) as broker: broker.bootstrap`."""
@@ -93,7 +155,6 @@ class Broker:
 
     def start(self) -> int:
         """Start the broker on ports of its own, wait until it answers, and return its process id."""
-        jars = broker_jars(self.version)
         # Kept until it is stopped: if another worker's broker had the port, this one's tests would share its topics.
         self._ports = [reserved_port() for _ in range(2)]
         self.port, controller = map(number_of, self._ports)
@@ -101,20 +162,10 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
         config.write_text(_PROPERTIES.format(port=self.port, controller=controller, data=data) + self.properties)
-        java = ["java", f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]  # fmt: skip
+        java = [*_java(self.heap, self.version), *_archive_options(self.version)]
+        if not (data / "meta.properties").exists():
+            shutil.copytree(_formatted(self.version, self.properties), data, dirs_exist_ok=True)
         with (self.folder / "broker.log").open("ab") as log:
-            if not (data / "meta.properties").exists():
-                command = [
-                    *java,
-                    "kafka.tools.StorageTool",
-                    "format",
-                    "-t",
-                    "a3N0YXRlLWludGVyb3AtMQ",
-                    "-c",
-                    str(config),
-                ]
-                subprocess.run(command, check=True, stdout=log, stderr=log)
             self._process = subprocess.Popen([*java, "kafka.Kafka", str(config)], cwd=self.folder, start_new_session=True,
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # fmt: skip
         deadline = time.monotonic() + _START_SECONDS

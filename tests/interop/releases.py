@@ -100,7 +100,7 @@ def kafka_tests(version: str) -> Path:
     """
     classifier = "test" if number(version) < (4, 4) else "test-fixtures"
     target = home() / "lib" / f"{version}-tests"
-    with _lock(target.name):
+    with one_process(target.name):
         if not (target / "complete").exists():
             shutil.rmtree(target, ignore_errors=True)
             _fetch(target, f"org.apache.kafka:kafka-streams:{version}", classifier, "-DexcludeTransitive=true")
@@ -118,7 +118,7 @@ def compiled(version: str, files: Sequence[Path], more: Sequence[Path] = ()) -> 
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     target = home() / "classes" / f"{version}-{digest}"
     path = ":".join(map(str, [*more, streams_jars(version) / "*"]))
-    with _lock("classes"):
+    with one_process("classes"):
         if not target.exists():
             partial = target.with_name(f"{target.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -142,7 +142,7 @@ def _jars(target: Path, artifact: str) -> Path:
     """The jars of one artifact with what they depend on, and the slf4j-simple that fits its slf4j-api."""
     if (target / "complete").exists():
         return target
-    with _lock(target.name):
+    with one_process(target.name):
         if (target / "complete").exists():
             return target
         shutil.rmtree(target, ignore_errors=True)
@@ -174,8 +174,8 @@ def _fetch(target: Path, coordinates: str, classifier: str = "", *options: str) 
 
 
 @contextlib.contextmanager
-def _lock(name: str) -> Iterator[None]:
-    """One process at a time fetches or compiles."""
+def one_process(name: str) -> Iterator[None]:
+    """Let one process at a time fetch, compile or write what all use."""
     folder = home() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / name).open("w") as file:

@@ -48,6 +48,7 @@ def killed(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[in
     return carried_out
 
 
+@pytest.mark.rotating(2, "random histories")
 @pytest.mark.parametrize("number", SEEDS)
 def test_no_row_is_lost_unpredicted(killed: Callable[[int], Killed], number: int) -> None:
     outcomes, _ = killed(number)
@@ -58,6 +59,7 @@ def test_no_row_is_lost_unpredicted(killed: Callable[[int], Killed], number: int
     assert Figures.of(lines).compared >= VICTIMS
 
 
+@pytest.mark.in_full("tests/worlds/test_worlds.py::test_a_row_that_is_missing_or_new_is_wrong")
 def test_the_replay_finds_a_row_that_is_missing(farm: Farm, killed: Callable[[int], Killed]) -> None:
     """A comparison that finds nothing would never fail."""
     choice = seed_of(SEEDS[0], VICTIMS)

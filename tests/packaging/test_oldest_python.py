@@ -85,6 +85,7 @@ def run(python: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=python.parents[2], capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.rotating(3, "installations")
 def test_every_module_is_imported(python: Path) -> None:
     result = run(python, "-c", IMPORTS)
     assert result.returncode == 0, result.stderr
@@ -92,6 +93,7 @@ def test_every_module_is_imported(python: Path) -> None:
     assert int(result.stdout.split()[-1]) > 200
 
 
+@pytest.mark.rotating(3, "installations")
 def test_every_command_prints_its_help(python: Path) -> None:
     listing = run(python, "-m", "kstate_cli", "--help")
     commands = re.findall(r"^  ([a-z][a-z-]+)  ", listing.stdout, re.MULTILINE)
@@ -100,6 +102,7 @@ def test_every_command_prints_its_help(python: Path) -> None:
     assert not failed
 
 
+@pytest.mark.rotating(3, "installations")
 def test_a_directory_is_migrated_and_queried(python: Path, tmp_path: Path) -> None:
     with tarfile.open(ROOT / "examples" / "orders.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")

@@ -118,6 +118,7 @@ def test_files_of_the_sdist(built: Built) -> None:
     assert built.sdist.stat().st_size < 2 << 20 and built.wheel.stat().st_size < 2 << 20
 
 
+@pytest.mark.rotating(3, "installations")
 def test_readme_is_followed_word_for_word(installed: Installed) -> None:
     """In an empty directory, with the wheel and nothing of the repository."""
     target = [*outputs((ROOT / "README.md").read_text(encoding="utf-8"))]
@@ -127,6 +128,7 @@ def test_readme_is_followed_word_for_word(installed: Installed) -> None:
         assert steady(output.as_text()) == steady(content), entry.command
 
 
+@pytest.mark.rotating(3, "installations")
 def test_it_does_its_work_where_nothing_else_is(installed: Installed) -> None:
     """From an empty directory: the list, where it is, the examples, one of them used, and the demo."""
     parts = dict(line.split(": ", 1) for line in installed("--version", "--verbose").stdout.splitlines()[1:])

@@ -25,6 +25,8 @@ from kstate_cli.s3_objects import Objects, place_in_bucket
 from tests.dumps.test_growing import KEY, rows_of
 from tests.object_store import Fault, ObjectStore
 
+pytestmark = pytest.mark.rotating(2)
+
 RUN, OTHER = "0123456789ab", "ba9876543210"
 
 
@@ -117,6 +119,7 @@ def test_a_manifest_never_takes_the_place_of_another(objects: ObjectStore, there
     assert not store.unanswered
 
 
+@pytest.mark.rotating(1)
 def test_only_the_first_of_many_writers_commits_a_generation(objects: ObjectStore) -> None:
     stores = [bucket(objects) for _ in range(8)]
     files = [write_range(store, path) for store, path in zip(stores, paths(8), strict=True)]

@@ -23,6 +23,8 @@ from tests.golden import unpack
 from tests.object_store import ACCESS_KEY, SECRET
 from tests.restore.support import ROOT
 
+pytestmark = pytest.mark.rotating(2)
+
 _SECONDS = 300
 EXAMPLES = ROOT / "kstate_cli" / "examples"
 _WAITS = """

@@ -15,6 +15,8 @@ from tests.dumps.support import A, content, expected_content, open_dump, rows
 from tests.growing import GrowingDump
 from tests.object_store import Fault, ObjectStore
 
+pytestmark = pytest.mark.rotating(2)
+
 KEY = TopicPartition("app-a-changelog", 0)
 
 

@@ -11,6 +11,8 @@ import pytest
 from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import as_rocks_error
 
+pytestmark = pytest.mark.rotating(2)
+
 HEAD = """
 import os, random, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor

@@ -15,6 +15,8 @@ from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 from kstate_cli.restore.sorting.slice_files import LEAN, VARIABLE
 from tests.sorting.slicing import MIB, write_dump
 
+pytestmark = pytest.mark.rotating(2)
+
 RECORDS, KEYS, VALUE = 400_000, 1_000, b"v" * 200
 CODE = """
 import json, sys

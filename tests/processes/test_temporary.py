@@ -18,6 +18,8 @@ from kstate_cli import temporary as leftovers
 from kstate_cli.rocks.shadow import Shadow
 from tests import syntax
 
+pytestmark = pytest.mark.rotating(2)
+
 ROOT = Path(leftovers.__file__).parent
 _NAMELESS = frozenset({"TemporaryFile"})
 """What leaves nothing behind, however the process ends: it has no name."""

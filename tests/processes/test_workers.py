@@ -18,6 +18,8 @@ from kstate_cli.host import HostError
 from kstate_cli.parallel import Processes, Workers
 from kstate_cli.rocks.errors import RocksError
 
+pytestmark = pytest.mark.rotating(2)
+
 MANY = 100
 
 

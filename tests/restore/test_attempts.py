@@ -23,6 +23,8 @@ from . import support
 from .cluster import Cluster
 from .conftest import RECORDS
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def wait_for(process: subprocess.Popen[str], subject: Callable[[], Any], seconds: float = 120) -> Any:
     deadline = time.monotonic() + seconds
@@ -52,6 +54,7 @@ def kill_attempts(process: subprocess.Popen[str], app: Path, most: int) -> dict[
     return killed
 
 
+@pytest.mark.rotating(3, "killed workers")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kills", [2, 1])
 def test_a_worker_that_is_killed(dump: Path, expected: dict[str, str], tmp_path: Path, kills: int) -> None:
@@ -209,6 +212,7 @@ def test_engines_give_the_same_result(dump: Path, expected: dict[str, str], tmp_
     assert [(row["slices"], row["of"]) for row in events(result, "progress")][-1] == (2, 2)
 
 
+@pytest.mark.rotating(3, "killed workers")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_in_the_local_engine_keeps_finished_slices(

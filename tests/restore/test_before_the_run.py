@@ -14,6 +14,8 @@ from tests.golden import unpack
 
 from . import support
 
+pytestmark = pytest.mark.rotating(3)
+
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:

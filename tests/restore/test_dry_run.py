@@ -22,6 +22,8 @@ from tests.growing import GrowingDump
 
 from .support import APP, SPEC, TOPIC
 
+pytestmark = pytest.mark.rotating(3)
+
 VOUCHED = ("--dump-is-complete", "--dump-is-committed")
 
 

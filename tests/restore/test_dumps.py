@@ -17,6 +17,8 @@ from tests.bench.make_dump import make_dump
 
 from . import support
 
+pytestmark = pytest.mark.rotating(3)
+
 RECORDS = 60_000
 
 

@@ -26,6 +26,8 @@ from tests.bench.make_dump import make_dump
 
 from . import support
 
+pytestmark = pytest.mark.rotating(3)
+
 LOCAL = ("--engine", "local")
 
 
@@ -154,6 +156,7 @@ def test_several_processes_give_the_result_of_a_single_process(large: Path, tmp_
     assert len({str(support.digest(app)) for app in apps}) == 1
 
 
+@pytest.mark.rotating(3, "killed workers")
 def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
     """Nothing is changed and nothing is left but what is sorted; the next call, with fewer workers, goes on from there."""
     app = tmp_path / support.APP

@@ -17,6 +17,8 @@ from tests.object_store import ObjectStore
 
 from . import support
 
+pytestmark = pytest.mark.rotating(3)
+
 LOCAL = ("--engine", "local")
 
 
@@ -73,6 +75,7 @@ def hosts(restored_hosts: Hosts, tmp_path: Path) -> Hosts:
     return Hosts(tmp_path, restored_hosts.dump)
 
 
+@pytest.mark.rotating(2, "several hosts")
 def test_restores_the_tasks_of_a_lost_host(hosts: Hosts) -> None:
     before = hosts.fleet("before.json", "web-1", "web-2")
     hosts.empty("web-2")
@@ -181,6 +184,7 @@ def test_refuses_contradicting_options(hosts: Hosts, options: tuple[str, ...], m
     assert not hosts.app("web-3").exists()
 
 
+@pytest.mark.rotating(2, "several hosts")
 def test_they_end_together(dump: Path, tmp_path: Path) -> None:
     """The one that is done first waits; what it says before its end tells for whom."""
     hosts, place = Hosts(tmp_path, dump), tmp_path / "place"

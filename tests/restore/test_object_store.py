@@ -28,6 +28,8 @@ from tests.object_store import ACCESS_KEY, SECRET, Fault, ObjectStore, action_of
 
 from .support import APP, ROOT, SPEC, TOPIC, digest, environment
 
+pytestmark = pytest.mark.rotating(3)
+
 KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 UNREACHABLE = "http://127.0.0.1:9"
 
@@ -73,6 +75,7 @@ def both(tmp_path: Path, objects: ObjectStore) -> Both:
     return outputs
 
 
+@pytest.mark.rotating(1)
 def test_restored_as_from_a_folder(both: Both) -> None:
     """Round after round, also of files that were joined meanwhile: and only what is new is read."""
     both.restored("--standby")
@@ -329,6 +332,7 @@ MOMENTS = {
 """Requests that the store was asked for and has not carried out when the writer dies."""
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at(tmp_path: Path, objects: ObjectStore, moment: str) -> None:

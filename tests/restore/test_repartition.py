@@ -23,6 +23,8 @@ from tests.dumps.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
 from tests.dumps.support import OTHER, A, B, content, expected_content, open_dump, rows, several, write
 from tests.dumps.test_encodings import read, write_files
 
+pytestmark = pytest.mark.rotating(3)
+
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 
 
@@ -46,6 +48,7 @@ def spark() -> Iterator[Any]:
     patch.undo()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "layout", [{}, {"hive": True}, {"together": True, "rows_per_group": 40}, {"int96": True}, {"headers": False}]

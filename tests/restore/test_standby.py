@@ -27,6 +27,8 @@ from tests.sampling import ALL
 
 from .support import APP, ROOT, SPEC, TOPIC, digest
 
+pytestmark = pytest.mark.rotating(2)
+
 FAMILY = "keyValueWithTimestamp"
 KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 

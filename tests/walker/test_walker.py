@@ -34,6 +34,7 @@ def commands() -> Iterator[Commands]:
         yield started
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_directory_agrees_with_the_model(commands: Commands, tmp_path: Path, seed: int) -> None:
