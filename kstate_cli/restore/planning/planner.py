@@ -20,6 +20,7 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import unproven_release, unproven_too
 from kstate_cli.restore.planning.as_of import task_times
 from kstate_cli.restore.planning.judge import Action
+from kstate_cli.restore.planning.missing_stores import PromisedTasks
 from kstate_cli.restore.planning.obstacles import (
     incompatible,
     judge_problems,
@@ -39,7 +40,7 @@ from kstate_cli.restore.planning.plan import (
     UnchangedStore,
     read_snapshot,
 )
-from kstate_cli.restore.planning.store_work import judge_store
+from kstate_cli.restore.planning.store_work import has_stated_partitions, judge_store
 from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some, suggest
@@ -211,10 +212,10 @@ def _selection(
     _refuse_unknown_stores(snapshot)
     by_task: dict[str, list[StoreSpec]] = {}
     outcomes: list[Outcome] = []
-    for spec in specs:
-        if snapshot.options.stores and spec.name not in snapshot.options.stores:
-            continue
-        tasks = _tasks_of(snapshot, spec)
+    promised = PromisedTasks(snapshot)
+    selected = [spec for spec in specs if not snapshot.options.stores or spec.name in snapshot.options.stores]
+    for spec in selected:
+        tasks = _tasks_of(snapshot, spec, promised)
         outcomes += tasks.outcomes
         for task in tasks.names:
             by_task.setdefault(task, []).append(spec)
@@ -222,6 +223,7 @@ def _selection(
     if not is_refused and not _refusals(outcomes):
         _refuse_unknown_tasks(snapshot.options, by_task)
     outcomes += _lost_tasks(snapshot.options, by_task)
+    outcomes += promised.missing(selected, by_task)
     return _Selection({name: by_task[name] for name in _tasks_here(snapshot.options, by_task)}, outcomes)
 
 
@@ -323,7 +325,7 @@ class _StoreTasks:
     outcomes: Sequence[Outcome] = ()
 
 
-def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
+def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec, promised: PromisedTasks) -> _StoreTasks:
     """Return the tasks in which a store is restored."""
     if spec.in_memory:
         text = f"kstate does not restore {spec.name}, because it is in memory. Kafka Streams restores it at every start"
@@ -332,13 +334,14 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         return _StoreTasks(outcomes=[warning(no_changelog(spec.name))])
     if spec.is_global:
         return _global_obstacle(snapshot.options, spec) or _StoreTasks([GLOBAL])
-    partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
     outcomes: list[Outcome] = []
-    # An inferred number comes from the partitions with rows, and more may exist. Only a number that was stated is
-    # complete.
-    if spec.partitions is not None and "partitions" not in spec.inferred:
-        outcomes += _surplus_partition(spec, partitions)
+    partitions: list[int] = []
+    if spec.partitions is not None and has_stated_partitions(spec):
+        dumped = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
+        outcomes += _surplus_partition(spec, dumped)
         partitions = list(range(spec.partitions))
+    elif spec.subtopology is not None:
+        partitions = promised.partitions(spec)
     if spec.subtopology is None:
         refusal = Refusal(
             f"{spec.name}: kstate does not know its sub-topology. "

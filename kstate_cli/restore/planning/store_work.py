@@ -86,7 +86,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     _refuse_unrestorable(snapshot, case)
     dumps = _partitions(snapshot, case)
     if not dumps:
-        yield _unchanged_without_dump(snapshot, case)
+        yield _without_dump(snapshot, case)
         return
     _refuse_without_headers(snapshot, case)
     damage = damage_of(snapshot.problems, case.task, case.spec)
@@ -168,24 +168,35 @@ def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDu
     return [dumped]
 
 
-def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> UnchangedStore:
+def _without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> Outcome:
     """Leave a store that the dump does not have, if it is whole and the user did not name it.
 
-    Else raise _NotInDumpError.
+    Return a warning if the partition may be empty. Else raise _NotInDumpError.
     """
     lacks = f"the dump does not contain {case.spec.changelog}"
     if case.task != GLOBAL:
         lacks += f", partition {TaskId.parse(case.task).partition}"
     # If the user names the store, leaving it silently would look like a restoration.
-    requested = case.spec.name in snapshot.options.stores or snapshot.options.permissions.rebuild
+    is_named = case.spec.name in snapshot.options.stores
+    requested = is_named or snapshot.options.permissions.rebuild
     # Streams would restore a store without offset at its start, or wipe that of an unclean task: it needs the dump.
-    if case.existing is None or not case.existing.has_offset or case.unclean or requested:
-        raise _NotInDumpError(f"{lacks}{_without_topic(snapshot, case.spec)}")
-    _LOG.debug("%s: unchanged", case.title)
-    return UnchangedStore(case.task, case.spec.name, lacks)
+    if case.existing is not None and case.existing.has_offset and not case.unclean and not requested:
+        _LOG.debug("%s: unchanged", case.title)
+        return UnchangedStore(case.task, case.spec.name, lacks)
+    # A writer without a manifest leaves no file for a partition without records. If the specification states the
+    # number of partitions, the user vouches for the partition.
+    may_be_empty = snapshot.dump.manifest is None and not has_stated_partitions(case.spec)
+    if may_be_empty and case.existing is None and not is_named:
+        return warning(f"kstate does not restore {case.title}, because {lacks}")
+    raise _NotInDumpError(f"{lacks}{without_topic(snapshot, case.spec)}")
 
 
-def _without_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
+def has_stated_partitions(spec: StoreSpec) -> bool:
+    """Return whether the number of partitions is complete: an inferred one is a lower bound."""
+    return spec.partitions is not None and "partitions" not in spec.inferred
+
+
+def without_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
     """Return what to write in the specification if the dump has no partition of the changelog of a store."""
     topics = {key.topic for key in snapshot.dump.partitions}
     if spec.changelog in topics:
@@ -244,7 +255,7 @@ def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) 
     keys: set[TopicPartition] = set()
     if existing is not None:
         keys = {key for key in existing.offsets if key.topic == spec.changelog}
-    if spec.partitions is not None and "partitions" not in spec.inferred:
+    if spec.partitions is not None and has_stated_partitions(spec):
         keys |= {TopicPartition(spec.changelog or "", number) for number in range(spec.partitions)}
     absent = sorted(keys - {dump.key for dump in dumps})
     if absent:
