@@ -61,7 +61,7 @@ class Entry:
     """Its line in the list of commands."""
     purpose: Purpose
     quiet: QuietOutput | None = None
-    """What ``--quiet`` leaves of its output; None if it has no such option."""
+    """What ``--quiet`` leaves of its output; None for a text to read from its beginning, without such an option."""
     repeats: tuple[str, ...] = ()
     """Options about the directory that later commands need again: a printed command repeats them."""
 
@@ -82,7 +82,11 @@ COMMANDS: Final = {
         repeats=_STORES,
     ),
     "inspect-position": Entry(
-        "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions and lag.", Purpose.READ
+        "inspect_position",
+        "inspect_position",
+        "Show changelog offsets, IQv2 Positions and lag.",
+        Purpose.READ,
+        QuietOutput.ROWS,
     ),
     "lag": Entry("lag", "lag", "Show how far stores lag behind their changelogs.", Purpose.READ, QuietOutput.ROWS),
     "query": Entry("query", "query_app", "Query a store by key, range or time.", Purpose.READ, QuietOutput.ROWS),
@@ -184,7 +188,9 @@ COMMANDS: Final = {
         "maintain", "maintain", "Run the maintenance steps that are due.", Purpose.KEEP, QuietOutput.CHANGE
     ),
     "undo": Entry("undo", "undo", "Undo the newest change.", Purpose.CHANGE, QuietOutput.CHANGE, repeats=_LOCK),
-    "status": Entry("status", "status", "Show how kstate runs ended and what to do next.", Purpose.BACKUPS),
+    "status": Entry(
+        "status", "status", "Show how kstate runs ended and what to do next.", Purpose.BACKUPS, QuietOutput.ROWS
+    ),
     "clean": Entry(
         "clean",
         "clean",

@@ -81,6 +81,8 @@ WITHOUT = {
 }
 QUIET: dict[str, tuple[str, ...]] = {
     "ls": ("ls", "KINDS"),
+    "inspect-position": ("inspect-position", "APP"),
+    "status": ("status", "CHANGED"),
     "lag": ("lag", "APP", "--dump", "DUMP"),
     "query": ("query", "range", "APP", "latest-order"),
     "ls-dump": ("ls-dump", "DUMP"),
@@ -103,6 +105,8 @@ QUIET: dict[str, tuple[str, ...]] = {
     "maintain": ("maintain", "--config", "CONFIG"),
     "examples": ("examples", "--out", "NEW"),
 }
+LOUD = {"explain", "demo"}
+"""Commands that print only a text to read from its beginning, of which no part is the answer."""
 NOT_QUIET_HERE = {"dump": "needs a broker", "seed": "needs a broker", "warm-up": "needs Spark"}
 
 
@@ -174,6 +178,7 @@ def test_every_command_is_here() -> None:
         if any("--quiet" in getattr(parameter, "opts", ()) for parameter in command.params)
     }
     assert quiet == {name for name, entry in COMMANDS.items() if entry.quiet} == QUIET.keys() | NOT_QUIET_HERE.keys()
+    assert quiet == COMMANDS.keys() - LOUD, "commands that print tables, notes or hints have --quiet"
 
 
 @pytest.mark.parametrize("name", ENDS)

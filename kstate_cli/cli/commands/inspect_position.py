@@ -21,6 +21,7 @@ from kstate_cli.cli.options.shared import (
     KafkaSettings,
     LogOffsets,
     OutputFormat,
+    Quiet,
     Stores,
     Tasks,
     bound_of,
@@ -68,6 +69,7 @@ def inspect_position(
     kafka_settings: KafkaSettings = None,
     from_changelog: Dump = None,
     output: OutputFormat = Format.table,
+    quiet: Quiet = False,
 ) -> int:
     """Show each store's changelog offset, IQv2 Position and lag.
 
@@ -87,18 +89,20 @@ def inspect_position(
     # Options are checked before the directory is read, which may take minutes.
     logs.validate()
     path = find_application(app)
-    results: Output[InspectPositionLine] = output_of(output, path)
-    with waiting("reading offsets and logs"):
+    results: Output[InspectPositionLine] = output_of(output, path, quiet=quiet)
+    with waiting("reading offsets and logs", quiet=quiet):
         application = read_application(path)
         selection = _select_stores(application, logs, task or (), store or ())
     behind = _behind(selection.rows, bound)
     doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
     problems = [*selection.wrong, *doubts]
-    results.show(_lines(application, selection, problems, merge=merge), partial(_show, selection, merge=merge))
+    results.show(
+        _lines(application, selection, problems, merge=merge), partial(_show, selection, merge=merge, quiet=quiet)
+    )
     for problem in problems:
         say(problem.reasoned)
     is_incomplete = say_incomplete_stores(
-        application, {(row["task"], row["store"]) for row in selection.rows}, quiet=False
+        application, {(row["task"], row["store"]) for row in selection.rows}, quiet=quiet
     )
     # The totals come last, because a terminal scrolls a long table away.
     sys.stdout.flush()
@@ -221,7 +225,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         )
 
 
-def _show(selection: _PositionRows, *, merge: bool) -> None:
+def _show(selection: _PositionRows, *, merge: bool, quiet: bool) -> None:
     """Print the table; the lag is a last column if the logs are known, the merged Position a last row."""
     from kstate_cli.cli.views.stores import short_place
 
@@ -235,7 +239,8 @@ def _show(selection: _PositionRows, *, merge: bool) -> None:
         cells = [(*row, lag) for row, lag in zip(cells, selection.lag_texts, strict=True)]
     if merge:
         cells.append(("", "(merged)", "", "", _text(selection.merged), *("" for _ in more)))
-    table(None, ("task", "store", Column("offset in", spare=1), "changelog offset", "position", *more), cells)
+    columns: list[str | Column] = ["task", "store", Column("offset in", spare=1), "changelog offset", "position", *more]
+    table(None, columns, cells, quiet=quiet)
 
 
 def _sum_up(selection: _PositionRows, application: Application, behind: list[str], *, has_bound: bool) -> None:

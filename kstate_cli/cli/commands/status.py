@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.cli.help_examples import Example
-from kstate_cli.cli.options.shared import App, OutputFormat
+from kstate_cli.cli.options.shared import App, OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of, waiting
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ HELP_EXAMPLES: Final = {
 }
 
 
-def status(app: App, output: OutputFormat = Format.table) -> int:
+def status(app: App, output: OutputFormat = Format.table, quiet: Quiet = False) -> int:
     """Show the kstate runs in this directory: how each ended, the size of its backup, and what to do next."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies, only_copy
     from kstate_cli.change.standby import standby_use
-    from kstate_cli.cli.views.status import Copies, show_runs
+    from kstate_cli.cli.views.status import Copies, DirectoryUse, show_runs
     from kstate_cli.statedir.find import find_application_or_runs
     from kstate_cli.statedir.locks import read_lock_table
     from kstate_cli.statedir.names import LOCK
 
     path = find_application_or_runs(app)
-    results: Output[StatusLine] = output_of(output, path)
+    results: Output[StatusLine] = output_of(output, path, quiet=quiet)
     # Every file of every backup is asked for its size.
-    with waiting("reading runs and their backups"):
+    with waiting("reading runs and their backups", quiet=quiet):
         # One reading of /proc/locks for both answers.
         table = read_lock_table()
         is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
@@ -50,10 +50,10 @@ def status(app: App, output: OutputFormat = Format.table) -> int:
     def show() -> None:
         copies = Copies()
         if runs:
-            with waiting("comparing the directory with its backups"):
+            with waiting("comparing the directory with its backups", quiet=quiet):
                 copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
         seconds = {run.name: run.seconds for run in runs}
-        show_runs(path, rows, seconds, copies, lock=(is_locked, pid), standby=standby)
+        show_runs(path, rows, seconds, copies, use=DirectoryUse(is_locked, pid, standby), quiet=quiet)
 
     results.show(_lines(rows, standby), show)
     return 0

@@ -42,31 +42,41 @@ class Copies:
     """Backup of a directory that does not exist any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class DirectoryUse:
+    """Who uses the application directory."""
+
+    is_locked: bool | None
+    """None: kstate cannot find out."""
+    pid: int | None
+    """The process that holds the lock; None: unknown."""
+    standby: StandbyUse | None
+    """The use of the directory as a standby; None if it was never one."""
+
+
 def show_runs(
     app: Path,
     rows: Sequence[StatusRunLine],
     seconds: Mapping[str, float | None],
     copies: Copies,
     *,
-    lock: tuple[bool | None, int | None],
-    standby: StandbyUse | None,
+    use: DirectoryUse,
+    quiet: bool = False,
 ) -> None:
-    """Print the runs, oldest first, and what to do next.
+    """Print the runs, oldest first, and unless ``quiet`` what to do next.
 
     ``seconds`` has the duration of each run by its name; None if it has neither switched nor failed. ``copies`` are
-    the backups that kstate must not suggest to delete. ``lock`` is whether the directory is locked (None: kstate
-    cannot find out), and the process that holds the lock (None: unknown). ``standby`` is the use of the directory as a
-    standby; None if it was never one. ``bytes_pinned`` is the size of a backup, below ``keeps`` in the table.
+    the backups that kstate must not suggest to delete. ``bytes_pinned`` is the size of a backup, below ``keeps`` in the
+    table.
     """
     if not rows:
-        _show_standby(standby)
-        say("kstate has not changed this directory")
+        _show_standby(use.standby)
+        say("kstate has not changed this directory", quiet=quiet)
         return
-    is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
     # The space comes first, because most people look here when a disk is full.
-    print_line(safe(f"{app}: {_in_use(is_locked, pid)}; its runs use {size_text(backup_bytes)}"), "bold")
-    _show_standby(standby)
+    print_line(safe(f"{app}: {_in_use(use.is_locked, use.pid)}; its runs use {size_text(backup_bytes)}"), "bold")
+    _show_standby(use.standby)
     print_line("")
     newest = rows
     if screen_width() is not None:
@@ -80,6 +90,7 @@ def show_runs(
              size_text(row["bytes_pinned"]))
             for row in newest
         ],
+        quiet=quiet,
     )  # fmt: skip
     if len(newest) < len(rows):
         older = len(rows) - len(newest)
@@ -87,14 +98,25 @@ def show_runs(
         print_prose(f"{hidden} not shown. To see {pronoun}, use a pipe or -o json")
     _show_staging(rows)
     _show_progress(rows)
+    if quiet:
+        _show_lost_copies(copies)
+        return
     # All runs count here, not only those in the table: the only copy may be in an old one.
-    lines = list(_next(app, rows, copies, is_locked=is_locked))
+    lines = list(_next(app, rows, copies, is_locked=use.is_locked))
     if lines:
         print_line("")
     for text, line in lines:
         print_prose(text, hanging="  ")
         if line is not None:
             print_line(safe(f"    {line}"))
+
+
+def _show_lost_copies(copies: Copies) -> None:
+    """Print the backups that exist nowhere else: a problem, which ``quiet`` does not hide."""
+    if copies.only is not None:
+        print_prose(copies.only.text, hanging="  ")
+    for copy in copies.lost:
+        print_prose(f"{copy.run.name}: {copy.text}", hanging="  ")
 
 
 def _show_standby(standby: StandbyUse | None) -> None:
@@ -104,7 +126,7 @@ def _show_standby(standby: StandbyUse | None) -> None:
 
 
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
-    """Return whether a process uses the directory, for the heading; for None see :func:`show_runs`."""
+    """Return whether a process uses the directory, for the heading; see :class:`DirectoryUse`."""
     if is_locked is None:
         return "kstate does not know whether it is in use"
     if not is_locked:
