@@ -185,7 +185,7 @@ def _versions(file: Path) -> list[tuple[str, str]]:
         versions = [(version, str(file)) for version in _of_archive(archive)]
         nested = [entry for entry in archive.infolist() if _NESTED.fullmatch(entry.filename)]
         if len(nested) > _MOST_NESTED:
-            raise _Beyond(f"the jar contains {len(nested)} jars of kafka-streams")
+            raise _Beyond(f"the jar contains {len(nested)} kafka-streams jars")
         for entry in nested:
             data = _content(archive, entry, _MOST_NESTED_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as inner:

@@ -227,7 +227,7 @@ def access_hint(path: str | os.PathLike[str] | None, access: int = os.R_OK) -> s
     if status.st_uid == 0:
         # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
         owner_text = "root, and the files keep their owners"
-    way = f"Run the command as {owner_text} or give {me} the right {letters} on {denying}"
+    way = f"Run the command as {owner_text} or grant {me} the permission {letters} on {denying}"
     return f"{facts}, and this user is {me}. {way}"
 
 

@@ -199,8 +199,8 @@ def build_note(text: str) -> str | None:
     if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
         return None
     return (
-        f"{name} is another vendor's build, or was not released. kstate treats it as Apache Kafka {build[1]}, and "
-        "does not know what was changed"
+        f"{name} is a vendor's build or an unreleased version. kstate treats it as Apache Kafka {build[1]} and does "
+        "not know what was changed"
     )
 
 

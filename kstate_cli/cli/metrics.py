@@ -38,15 +38,18 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_last_run_duration_seconds": ("How long the command took, in seconds.", _LABELS),
     "kstate_last_run_exit_code": ("The exit code of the command.", _LABELS),
     "kstate_bytes_pinned": ("The size of the backups that kstate keeps for undo, in bytes.", _LABELS),
-    "kstate_records": ("How many records or rows the command processed.", _LABELS),
-    "kstate_warnings": ("How many warnings the command printed.", _LABELS),
+    "kstate_records": ("The number of records or rows that the command processed.", _LABELS),
+    "kstate_warnings": ("The number of warnings that the command printed.", _LABELS),
     "kstate_held_back_offsets": (
         "dump: the number of offsets at the log ends that kstate could not read because of open transactions.",
         _LABELS,
     ),
-    _FINDINGS: ("How many findings the command reported, by code and level.", (*_LABELS, "code", "level")),
+    _FINDINGS: ("The number of findings that the command reported, by code and level.", (*_LABELS, "code", "level")),
     "kstate_store_lag_records": (
-        ("lag: how many changelog records the store has not read yet. The gauge is absent if the number is unknown."),
+        (
+            "lag: the number of changelog records that the store has not read yet. The gauge is absent if the "
+            "number is unknown."
+        ),
         ("application", "task", "store"),
     ),
     "kstate_store_lag_seconds": (

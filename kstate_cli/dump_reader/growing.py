@@ -326,7 +326,7 @@ def _last(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> LastRec
     offset = facts.number("offset")
     # The digest of the last record identifies the log. With another offset it would be compared with another record.
     if offsets[-1:] != [offset]:
-        raise DumpError(f"{key}: the manifest has its last record at offset {offset}, but its files do not")
+        raise DumpError(f"{key}: the manifest records {offset} as the last offset, but the files do not end there")
     return LastRecord(offset, digest_of(facts.members.get("sha256"), f"{key}: sha256 of its last record"))
 
 
@@ -337,7 +337,7 @@ def _tail(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> tuple[T
         raise DumpError(f"{key}: its tail is not in offset order")
     # The tail ends with the last record of the files, because it identifies the log at the end of the dump.
     if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
-        raise DumpError(f"{key}: its tail does not match its files")
+        raise DumpError(f"{key}: the tail does not match the files")
     return records
 
 

@@ -136,7 +136,7 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
         if not options.complete:
             raise no_manifest(
                 f"the dump has no {manifests.NAME}. Without this manifest, kstate cannot distinguish a lost file "
-                "from compaction",
+                "from records removed by compaction",
                 where,
             )
         if not files.parquet:

@@ -221,7 +221,8 @@ def _dump_of(
     """Return the dump of the files that count. Raises DumpError, naming the file, if one is missing or differs."""
     if not options.complete:
         raise no_manifest(
-            f"a table ({format_.name}) has no manifest, so kstate cannot distinguish lost records from compaction",
+            f"a table ({format_.name}) has no manifest, so kstate cannot distinguish lost records from records "
+            "removed by compaction",
             place.text,
         )
     live_files = [_listed_file(format_, place, folder, file) for file in sorted(files, key=lambda file: file.path)]

@@ -68,7 +68,7 @@ HOST_UNREAD: Final = FleetCode(
     more=(
         "The file was truncated, another command or version wrote it, or the listing failed on that host. kstate "
         "uses all lines that it can read. Tasks and stores that it does not find count as unknown, because the "
-        "other lines may contain them."
+        "missing lines may contain them."
     ),
     source="the last line of a complete listing is its summary (docs/json.md)",
     hint="run `kstate ls` again on that host",
@@ -79,7 +79,7 @@ TASK_MISSING: Final = FleetCode(
     "No host has the task",
     level=FleetLevel.ERROR,
     more=(
-        "Some instance will get the task and restore all its stores from the changelogs. Until then, the task's "
+        "One instance will get the task and restore all its stores from the changelogs. Until then, the task's "
         "input is not processed."
     ),
     source=_ASSIGNED,
@@ -137,7 +137,7 @@ PROCESS_ID_DOUBLED: Final = FleetCode(
     ),
     source="the process id identifies the client in the group ({page})",
     page="layout.md",
-    hint="stop the application on all but one of these hosts, and run there",
+    hint="stop the application on all but one of these hosts. On each host where you stopped it, run",
     command=_REMOVE,
 )
 APPLICATIONS_DIFFER: Final = FleetCode(

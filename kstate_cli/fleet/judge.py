@@ -160,7 +160,7 @@ def _limit(fleet: Fleet, copies: list[SnapshotCopy]) -> str:
     if refusal is not None:
         return f". kstate cannot restore it: {refusal}"
     if any(copy.is_too_old for copy in copies):
-        return ". It is too old for the log, so to restore it, you also need a dump"
+        return ". It is too old for the log. To restore it, you also need a dump"
     lags = [fleet.standing(copy.copy).lag for copy in copies]
     lag = sum(number for number in lags if number is not None)
     return f". It is {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""
@@ -254,7 +254,7 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
     yield from topics.findings(of.CHANGELOGS_DIFFER, "has different changelogs")
     yield from releases.findings(
-        of.RELEASES_DIFFER, "was written by different releases, because its offsets are in different places"
+        of.RELEASES_DIFFER, "has its offsets in different places, so different releases wrote it"
     )
     yield from _no_common_release(fleet)
 

@@ -115,7 +115,9 @@ def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=False))
     if not candidates:
-        return Kind(SINGLE_AMBIGUOUS, False, f"column families that no store combines: {', '.join(sorted(rows))}")
+        return Kind(
+            SINGLE_AMBIGUOUS, False, f"a combination of column families that no store has: {', '.join(sorted(rows))}"
+        )
     dsl_kind = _by_name(candidates, store_name)
     if family != DEFAULT_CF:
         return _single_by_family(family, candidates, rows, dsl_kind)
@@ -150,7 +152,7 @@ def _single_by_rows(sampled: Sequence[Row], candidates: Sequence[StoreKind], dsl
         return Kind(SINGLE_AMBIGUOUS, False, why)
     # Tested before versioned rows, because a join-side key too begins with a number of eight bytes.
     if _every(_is_list_row, sampled):
-        return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
+        return Kind("list-value", True, "rows with join-side keys and lists of entries from that side")
     if _every(_is_versioned_row, sampled):
         if any(key.startswith(b"\xff" * 8) for key, _ in sampled):
             return Kind("versioned", True, "rows of latest values")
@@ -264,7 +266,7 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=True))
     if not candidates:
-        return Kind(AMBIGUOUS, False, f"column families that no store combines: {', '.join(sorted(rows))}")
+        return Kind(AMBIGUOUS, False, f"a combination of column families that no store has: {', '.join(sorted(rows))}")
     # No other kind has this family, so no row need be read.
     if family != DEFAULT_CF and len(candidates) == 1:
         return Kind(candidates[0].name, True, f"column family {family}")

@@ -47,7 +47,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _STEP,
     ),
     "kstate_step_findings": (
-        "maintain: how many findings the step reported, by code and level.",
+        "maintain: the number of findings that the step reported, by code and level.",
         (*_STEP, "code", "level"),
     ),
     "kstate_verified_completely_timestamp_seconds": (
@@ -66,13 +66,16 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("application", "directory", "of"),
     ),
     "kstate_kept_bytes": ("maintain: the old name of kstate_backup_bytes.", ("application", "directory", "of")),
-    "kstate_lag_records": ("maintain: how many records in the broker's log the store has not read yet.", _STORE),
+    "kstate_lag_records": (
+        "maintain: the number of records in the broker's log that the store has not read yet.",
+        _STORE,
+    ),
     "kstate_lag_seconds": ("maintain: the age of the first record that the store has not read yet.", _STORE),
     "kstate_dump_lag_offsets": (
         (
-            "maintain: how many offsets the store is behind the end of the dump, including transaction "
-            "markers. The value is 0 if the application is ahead of the dump. The gauge is absent if a "
-            "standby is ahead, because the standby then belongs to a different log."
+            "maintain: the number of offsets, including transaction markers, by which the store is behind the end "
+            "of the dump. The value is 0 if the application is ahead of the dump. The gauge is absent if a standby "
+            "is ahead, because the standby then belongs to a different log."
         ),
         _STORE,
     ),
@@ -86,8 +89,8 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "kstate_dump_held_back_offsets": (
         (
-            "maintain: how many offsets at the log ends were held back by open transactions when kstate last read the "
-            "broker."
+            "maintain: the number of offsets at the log ends that open transactions held back when kstate last read "
+            "the broker."
         ),
         _DUMP,
     ),
@@ -118,14 +121,14 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _SNAPSHOT,
     ),
     "kstate_snapshot_new_bytes": (
-        "maintain, snapshot: how many bytes of SSTs and blob files the newest snapshot added.",
+        "maintain, snapshot: the number of bytes of SSTs and blob files that the newest snapshot added.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_skipped_tasks": (
-        "maintain, snapshot: how many tasks of this host the newest snapshot does not contain.",
+        "maintain, snapshot: the number of this host's tasks that the newest snapshot does not contain.",
         _SNAPSHOT,
     ),
-    "kstate_snapshot_generations": ("maintain, snapshot: how many readable snapshots this host has.", _SNAPSHOT),
+    "kstate_snapshot_generations": ("maintain, snapshot: the number of readable snapshots from this host.", _SNAPSHOT),
 }
 """Gauges beside those of every command: their help text and labels."""
 

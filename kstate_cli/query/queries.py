@@ -221,7 +221,7 @@ class MultiVersionedKeyQuery(Query[RowIterator[VersionedRecord[V]]], Generic[K, 
     def __post_init__(self) -> None:
         first, last = self.from_timestamp, self.to_timestamp
         if first is not None and last is not None and first > last:
-            raise ValueError(f"the time range ends before it begins: it is {first} to {last}")
+            raise ValueError(f"the time range {first} to {last} ends before it begins")
 
     @classmethod
     def with_key(cls, key: K) -> MultiVersionedKeyQuery[K, V]:

@@ -243,9 +243,9 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
             continue
         yield key, str(LeaveReason.COPY)
         yield note(
-            f"if only one sub-topology writes {placement.store}, its copy is complete. Specify "
-            f"{table_of(placement.store)} subtopology = N in kstate.toml ({option.SPEC}), and Kafka Streams does not "
-            "restore the store"
+            f"if only one sub-topology writes {placement.store}, its copy is complete. To keep this copy, specify "
+            f"{table_of(placement.store)} subtopology = N in kstate.toml ({option.SPEC}). Kafka Streams then does "
+            "not restore the store"
         )
 
 
@@ -446,7 +446,7 @@ def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
         sources |= {_home(missing.half_of) for missing in missing_stores if missing.half_of is not None}
         if len(sources) > 1:
             yield note(
-                f"sub-topology {home}: it gets stores of {some(sorted(map(str, sources)), _MOST)}. Kafka Streams "
+                f"sub-topology {home}: it gets stores from {some(sorted(map(str, sources)), _MOST)}. Kafka Streams "
                 "starts only if their source topics have the same number of partitions. To check that, pass "
                 f"{option.BOOTSTRAP_SERVER}"
             )

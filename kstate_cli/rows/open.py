@@ -178,7 +178,7 @@ def _refuse_hidden(app: Application, tasks: Sequence[Task], name: str) -> None:
     hidden_stores = (problem for task in tasks for problem in _hidden_stores(task, name))
     for problem in chain(_hidden_tasks(app), hidden_stores):
         raise Refused(
-            f"{problem.place.text}: {problem.description}, so kstate may not see a part of store {name}",
+            f"{problem.place.text}: {problem.description}, so kstate may not see all of store {name}",
             hint=f"{problem.rule}: restore the original entry",
         )
 

@@ -225,7 +225,7 @@ def _lost(merged: SpecDraft, spec: Spec, names: Collection[str]) -> Iterator[str
     # Only an offset is there: such a store was in memory, or is a custom one.
     memory |= {draft.name for draft in merged.stores if draft.name not in names and not draft.is_global}
     if memory:
-        yield f"the rows of these stores are lost, because they have no directory: {some(sorted(memory), _MOST)}"
+        yield f"these stores have no directory, so their rows are lost: {some(sorted(memory), _MOST)}"
     yield "in-memory stores and suppress buffers have no files on disk, so they start empty"
     tables = [store.name for store in spec.stores if store.source == SOURCE_TOPIC]
     if tables:
@@ -308,7 +308,7 @@ def directory_notes(
             )
         overlaps = sum(part.counts.overlaps for part in parts)
         if overlaps:
-            yield f"{spec.name}: in {plural(overlaps, 'row')}, newer versions hide a part of the older ones"
+            yield f"{spec.name}: in {plural(overlaps, 'row')}, newer versions hide part of the older ones"
         settings = _settings(spec)
         if final_settings(spec, parts).get(_RETENTION) != settings.get(_RETENTION):
             yield (

@@ -197,8 +197,8 @@ def erase_keys(
         count = sum(part.remnants.total() for part in _remaining(topic))
         if count and _schema(topic.store, kinds) is not KeySchema.COMBINED and topic.store not in accepted:
             raise Refused(
-                f"{plural(count, 'record')} of {topic.store} have one of the keys in the form that a different kind of "
-                "store uses, for example followed by a window's start",
+                f"{plural(count, 'record')} of {topic.store} have one of the keys in the form used by a different "
+                "kind of store, for example followed by a window's start",
                 hint=(
                     f"correct the kind in kstate.toml or write each whole key to the {option.DROP_KEYS} file. To "
                     f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}"

@@ -39,7 +39,7 @@ _LOGS_AT_ONCE: Final = 32
 _POLL_SECONDS: Final = 0.25
 _FULL_QUEUE_SECONDS: Final = 0.05
 _SENT_AT_ONCE: Final = 1_000
-_AGAIN: Final = "run the same command again, which continues after the committed records"
+_AGAIN: Final = "run the same command again to continue after the committed records"
 
 Progress = Callable[[int], None]
 """Is called with the number of records that were written or compared."""

@@ -211,7 +211,7 @@ def _why_not_database(database: Database) -> str | None:
         return f"{logs[0]} contains rows that RocksDB has never flushed"
     if ending(database) is Ending.SILENT:
         # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
-        return "one of its databases has neither an offset nor a status that shows that it was closed"
+        return "one of its databases has neither an offset nor a status to show that it was closed"
     if not closing_was_one_flush(database):
         return TWO_MOMENTS
     return None

@@ -134,9 +134,9 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
             return OPEN_STATUS
         if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
             # As for a closed directory: a run that was killed may have left the -4 of the start.
-            return "its offset is unknown (-4), although it contains rows"
+            return "it contains rows, but its offset is unknown (-4)"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
-            return "one of its databases has neither an offset nor a status that shows that it was closed"
+            return "one of its databases has neither an offset nor a status to show that it was closed"
     return None
 
 

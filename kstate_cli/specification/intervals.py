@@ -142,7 +142,7 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     # 0 is a multiple of every number and proves nothing about the divisor.
     starts = [start for start in all_starts if start > 0]
     if min(all_starts, default=0) < 0:
-        return Interval(wrong="segments before 1970, where Kafka Streams divides towards zero")
+        return Interval(wrong="segments before 1970, where Kafka Streams rounds toward zero")
     divides = math.gcd(*starts)
     # Streams makes no shorter segments of windows and sessions, so it did not give the directories these names.
     if 0 < divides < MIN_INTERVAL_MS:

@@ -176,9 +176,14 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     ),
     "memory": Default(_word, _WORD, "How much memory a restoration may use, such as 2G.", ("memory",)),
     "max_rate": Default(
-        _word, _WORD, "How many bytes kstate may read from the brokers per second, such as 50M.", ("max-rate",)
+        _word,
+        _WORD,
+        "The number of bytes that kstate may read from the brokers per second, such as 50M.",
+        ("max-rate",),
     ),
-    "workers": Default(whole(0, _MOST), "a whole number from 0", "How many tasks run at the same time.", ("workers",)),
+    "workers": Default(
+        whole(0, _MOST), "a whole number from 0", "The number of tasks that run at the same time.", ("workers",)
+    ),
 }
 """The keys of ``[defaults]``."""
 

@@ -239,7 +239,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "partitions",
         whole(1, MAX_I32),
         "a whole number from 1",
-        "How many partitions the changelog has.",
+        "The number of partitions of the changelog.",
     ),
     "retention_ms": _Key(
         "retention_ms",

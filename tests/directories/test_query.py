@@ -639,7 +639,7 @@ def test_a_store_behind_a_link_is_refused(tmp_path: Path, hidden: str) -> None:
     store = "window-count" if "window" in hidden else "count"
     with OfflineStreams(app) as streams:
         with pytest.raises(
-            Refused, match=f"{hidden}: the entry is a symbolic link, so kstate may not see a part of store {store}"
+            Refused, match=f"{hidden}: the entry is a symbolic link, so kstate may not see all of store {store}"
         ):
             streams.query(in_store(store).with_query(RawScanQuery()))
         other = in_store("versioned").with_query(RawScanQuery())

@@ -12,9 +12,9 @@ from kstate_cli.change.journal import RUN_STATES
 from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
 
-HeadersDropped = Annotated[int, Meaning("How many record headers the migration dropped.", minimum=0)]
-RowsConverted = Annotated[int, Meaning("How many rows the migration moved to an older layout.", minimum=0)]
-Steps = Annotated[int, Meaning("How many steps the plan has.", minimum=0)]
+HeadersDropped = Annotated[int, Meaning("The number of record headers that the migration dropped.", minimum=0)]
+RowsConverted = Annotated[int, Meaning("The number of rows that the migration moved to an older layout.", minimum=0)]
+Steps = Annotated[int, Meaning("The number of steps in the plan.", minimum=0)]
 Run = Annotated[str, Meaning("The name of a run, such as 0001-migrate.")]
 
 
@@ -78,7 +78,7 @@ class WipeSummaryLine(TypedDict):
 WipeLine = shared.StepLine | shared.WarningLine | shared.NoteLine | WipeSummaryLine | shared.ErrorLine
 
 
-Moved = Annotated[int, Meaning("How many stores move to another task.", minimum=0)]
+Moved = Annotated[int, Meaning("The number of stores that move to another task.", minimum=0)]
 
 
 class RehomeSummaryLine(TypedDict):
@@ -106,7 +106,7 @@ RehomeLine = (
 )
 
 
-Left = Annotated[int, Meaning("How many stores stay unchanged.", minimum=0)]
+Left = Annotated[int, Meaning("The number of stores that stay unchanged.", minimum=0)]
 
 
 class RestoreLeftLine(TypedDict):
@@ -172,11 +172,11 @@ Before = Annotated[str, Meaning("The state of the restoration before the change.
 Restoration = Annotated[str, Meaning("The state of the restoration (KIP-728, KIP-696).")]
 Predecessor = Annotated[str, Meaning("The run that this run resumes.")]
 # A slice is what one task of the engine sorts: the unit of resuming.
-Slices = Annotated[int, Meaning("How many slices are complete.", minimum=0)]
-TotalSlices = Annotated[int, Meaning("How many slices the store or the run has.", minimum=0)]
+Slices = Annotated[int, Meaning("The number of complete slices.", minimum=0)]
+TotalSlices = Annotated[int, Meaning("The number of slices in the store or the run.", minimum=0)]
 # Kept for one version, since programs read it.
 Of = Annotated[int, Meaning("The old name of total_slices.", minimum=0, deprecated=True)]
-RecordsPerSecond = Annotated[int, Meaning("How many records kstate processes per second.", minimum=0)]
+RecordsPerSecond = Annotated[int, Meaning("The number of records that kstate processes per second.", minimum=0)]
 SecondsLeft = Annotated[float, Meaning("The estimated remaining time in seconds.", minimum=0)]
 
 
@@ -327,7 +327,7 @@ class SlicesOfStore(TypedDict):
 
 
 Progress = Annotated[list[SlicesOfStore], Meaning("The progress of a restoration.")]
-Runs = Annotated[int, Meaning("How many runs there are.", minimum=0)]
+Runs = Annotated[int, Meaning("The number of runs.", minimum=0)]
 # A standby that was used must not be followed: Streams has written to it.
 Standby = Annotated[
     str,

@@ -53,17 +53,20 @@ HeldBack = Annotated[
     int,
     Meaning(
         (
-            "How many offsets at the log end kstate could not read because of an open transaction. In a "
+            "The number of offsets at the log end that kstate could not read because of an open transaction. In a "
             "summary, the number covers all partitions."
         ),
         minimum=0,
     ),
 ]
-Partitions = Annotated[int, Meaning("How many partitions the topics have.", minimum=0)]
-Joined = Annotated[int, Meaning("How many small files kstate merged into larger ones.", minimum=0)]
-Dropped = Annotated[int, Meaning("How many full dumps --keep removed from the dump.", minimum=0)]
+Partitions = Annotated[int, Meaning("The number of partitions of the topics.", minimum=0)]
+Joined = Annotated[int, Meaning("The number of small files that kstate merged into larger ones.", minimum=0)]
+Dropped = Annotated[int, Meaning("The number of full dumps that --keep removed from the dump.", minimum=0)]
 Removed = Annotated[
-    int, Meaning("How many files kstate removed because no manifest needs them, including old manifests.", minimum=0)
+    int,
+    Meaning(
+        "The number of files that kstate removed because no manifest needs them, including old manifests.", minimum=0
+    ),
 ]
 
 
@@ -164,8 +167,8 @@ LogEnd = Annotated[
     int,
     Meaning("The log end that the broker last reported. It is null if the manifests do not contain it.", minimum=0),
 ]
-FullDumps = Annotated[int, Meaning("How many full dumps of the partition exist.", minimum=1)]
-IncrementalDumps = Annotated[int, Meaning("How many incremental dumps were added to the newest full dump.", minimum=0)]
+FullDumps = Annotated[int, Meaning("The number of full dumps of the partition.", minimum=1)]
+IncrementalDumps = Annotated[int, Meaning("The number of incremental dumps added to the newest full dump.", minimum=0)]
 
 
 class OffsetGap(TypedDict):
@@ -235,7 +238,8 @@ LsDumpLine = LsDumpPartitionLine | LsDumpSummaryLine | shared.ErrorLine
 ReadBefore = Annotated[
     int,
     Meaning(
-        "How many of the part's files an interrupted run had already read. This run did not read these files again.",
+        "The number of the part's files that an interrupted run had already read. This run did not read these files "
+        "again.",
         minimum=0,
     ),
 ]
@@ -308,7 +312,7 @@ Ended = Annotated[
         minimum=0,
     ),
 ]
-Outcomes = Annotated[Mapping[str, int], Meaning("How many commands had each outcome.", each={"minimum": 1})]
+Outcomes = Annotated[Mapping[str, int], Meaning("The number of commands with each outcome.", each={"minimum": 1})]
 
 
 class MaintainMaintainedLine(TypedDict):
@@ -379,7 +383,7 @@ Group = Annotated[
         ),
     ),
 ]
-Explanations = Annotated[int, Meaning("How many explanations kstate printed.", minimum=0)]
+Explanations = Annotated[int, Meaning("The number of explanations that kstate printed.", minimum=0)]
 
 
 class ExplainExplanationLine(TypedDict):

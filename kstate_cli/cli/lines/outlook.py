@@ -31,7 +31,7 @@ Damaged = Annotated[
     int,
     Meaning(
         (
-            "How many files of the part were damaged or missing at that time. It is null if kstate has "
+            "The number of files in the part that were damaged or missing at that time. It is null if kstate has "
             "never read the part."
         ),
         minimum=0,
@@ -40,15 +40,15 @@ Damaged = Annotated[
 # It decides whether an unclean task is wiped, and no file records it.
 Guarantee = Annotated[str, Meaning("The processing.guarantee of the application.", enum=values(options.Guarantee))]
 StartFails = Annotated[bool, Meaning("Whether the next start fails.")]
-Errors = Annotated[int, Meaning("How many findings have the level error.", minimum=0)]
-Expected = Annotated[int, Meaning("How many findings have the level expected.", minimum=0)]
+Errors = Annotated[int, Meaning("The number of findings with the level error.", minimum=0)]
+Expected = Annotated[int, Meaning("The number of findings with the level expected.", minimum=0)]
 # A lower bound of the work: stores in memory restore too, and are not on disk.
 Restores = Annotated[
     int,
     Meaning(
         (
-            "How many records the application restores before it is RUNNING, up to the log ends according to the "
-            "broker, the file or the dump. Records of in-memory stores do not count."
+            "The number of records that the application restores before it is RUNNING, up to the log ends reported "
+            "by the broker, the file or the dump. Records of in-memory stores do not count."
         ),
         minimum=0,
     ),
@@ -59,7 +59,7 @@ SecondsToRunning = Annotated[
     float,
     Meaning(
         (
-            "How many seconds it takes to restore the records at this rate. It is a minimum, because Kafka "
+            "The number of seconds needed to restore the records at this rate. It is a minimum, because Kafka "
             "Streams is slower than kstate."
         ),
         minimum=0,
@@ -69,7 +69,7 @@ Rate = Annotated[
     float,
     Meaning(
         (
-            "How many records per second the last restoration of this directory processed. It is null if no "
+            "The number of records per second in the last restoration of this directory. It is null if no "
             "restoration was large enough."
         ),
         minimum=0,
@@ -150,14 +150,14 @@ Directory = Annotated[str, Meaning("The application directory on that host.")]
 Hostname = Annotated[
     str, Meaning("The host name in the listing. It is null if an older version of kstate wrote the listing.")
 ]
-Tasks = Annotated[int, Meaning("How many tasks there are.", minimum=0)]
+Tasks = Annotated[int, Meaning("The number of tasks.", minimum=0)]
 # What a failover to this copy would have to restore at least.
 BehindFront = Annotated[
     int,
     Meaning(
         (
-            "How many offsets this copy is behind the most advanced copy, summed over all changelogs. It is "
-            "null if kstate has no offset to compare."
+            "The number of offsets by which this copy is behind the most advanced copy, summed over all changelogs. "
+            "It is null if kstate has no offset to compare."
         ),
         minimum=0,
     ),
@@ -203,7 +203,7 @@ GroupWhy = Annotated[
         "Why the members of the group are unknown. It is null if kstate knows the members or did not request them."
     ),
 ]
-NotKnown = Annotated[int, Meaning("How many findings have the level unknown.", minimum=0)]
+NotKnown = Annotated[int, Meaning("The number of findings with the level unknown.", minimum=0)]
 
 
 class FleetHostLine(TypedDict):
@@ -375,7 +375,7 @@ LagUnknown = Annotated[
         enum=values(snapshot_reader.UnknownLag),
     ),
 ]
-Unknown = Annotated[int, Meaning("How many stores of tasks have an unknown lag.", minimum=0)]
+Unknown = Annotated[int, Meaning("The number of task stores with an unknown lag.", minimum=0)]
 UnknownTasks = Annotated[
     list[str], Meaning("The tasks in which the lag of the store is unknown. In this case, the sum is unknown too.")
 ]

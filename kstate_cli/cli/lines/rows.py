@@ -61,8 +61,8 @@ Unreadable = Annotated[
 ]
 ExecutionInfo = Annotated[list[str], Meaning("The execution info of the query.")]
 More = Annotated[bool, Meaning("Whether there are more rows than --limit allows.")]
-Unread = Annotated[int, Meaning("How many keys and values kstate could not decode.", minimum=0)]
-Failures = Annotated[int, Meaning("How many partitions did not answer.", minimum=0)]
+Unread = Annotated[int, Meaning("The number of keys and values that kstate could not decode.", minimum=0)]
+Failures = Annotated[int, Meaning("The number of partitions that did not answer.", minimum=0)]
 
 
 class QueryRowLine(TypedDict):
@@ -152,11 +152,11 @@ Verdict = Annotated[
         enum=("equal", "different", "only in A", "only in B", "other kind", "unreadable"),
     ),
 ]
-RowsA = Annotated[int, Meaning("How many rows A has.", minimum=0)]
-RowsB = Annotated[int, Meaning("How many rows B has.", minimum=0)]
-OnlyInA = Annotated[int, Meaning("How many rows exist only in A.", minimum=0)]
-OnlyInB = Annotated[int, Meaning("How many rows exist only in B.", minimum=0)]
-Different = Annotated[int, Meaning("How many rows have the same key but different contents.", minimum=0)]
+RowsA = Annotated[int, Meaning("The number of rows in A.", minimum=0)]
+RowsB = Annotated[int, Meaning("The number of rows in B.", minimum=0)]
+OnlyInA = Annotated[int, Meaning("The number of rows that exist only in A.", minimum=0)]
+OnlyInB = Annotated[int, Meaning("The number of rows that exist only in B.", minimum=0)]
+Different = Annotated[int, Meaning("The number of rows with the same key but different contents.", minimum=0)]
 # Also if all else is equal: what was not compared may differ.
 NotCompared = Annotated[
     list[str],
@@ -188,11 +188,11 @@ Equal = Annotated[bool, Meaning("Whether kstate could read everything in both di
 Doubts = Annotated[
     int,
     Meaning(
-        ("How many reasons there are to assume that rows may be silently missing, in both directories together."),
+        ("The number of reasons to assume that rows may be silently missing, in both directories together."),
         minimum=0,
     ),
 ]
-Differing = Annotated[int, Meaning("How many stores and tasks differ.", minimum=0)]
+Differing = Annotated[int, Meaning("The number of stores and tasks that differ.", minimum=0)]
 AsOfA = Annotated[str, Meaning("The value of as_of for A.")]
 AsOfB = Annotated[str, Meaning("The value of as_of for B.")]
 

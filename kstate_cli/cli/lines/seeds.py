@@ -12,17 +12,15 @@ from kstate_cli.cli.lines.shared import Meaning
 SourceTopic = Annotated[str, Meaning("The changelog of the source application.")]
 TargetTopic = Annotated[str, Meaning("The changelog of the new application.")]
 NewestOnly = Annotated[bool, Meaning("Whether kstate writes only the newest record of each key.")]
-SourcePartitions = Annotated[
-    int, Meaning("How many partitions the changelog of the source application has.", minimum=1)
-]
+SourcePartitions = Annotated[int, Meaning("The number of partitions of the source application's changelog.", minimum=1)]
 Partitioner = Annotated[str, Meaning("The rule that determines the partition of a key: murmur2, or MODULE:NAME.")]
 KeyForm = Annotated[str, Meaning("What the changelog keys contain in addition to the record key, or MODULE:NAME.")]
 Proven = Annotated[
     int,
     Meaning(
         (
-            "How many records of the source are in the partition that the rule determines. It always equals the total "
-            "number of records."
+            "The number of source records that are in the partition that the rule determines. It always equals the "
+            "total number of records."
         ),
         minimum=0,
     ),
@@ -33,19 +31,25 @@ PartitionRecords = Annotated[
 PrimaryPartitions = Annotated[
     int | None,
     Meaning(
-        "How many partitions the left table of a foreign-key join has, if kstate writes this number to "
-        "the values. Otherwise, it is null."
+        "The number of partitions of the left table in a foreign-key join, if kstate writes this number to the "
+        "values. Otherwise, it is null."
     ),
 ]
 SourceApplication = Annotated[str, Meaning("The application.id of the source application.")]
-Topics = Annotated[int, Meaning("How many changelogs there are.", minimum=0)]
+Topics = Annotated[int, Meaning("The number of changelogs.", minimum=0)]
 Created = Annotated[
-    int, Meaning("How many topics this run created. The other topics already existed from an earlier run.", minimum=0)
+    int,
+    Meaning(
+        "The number of topics that this run created. The other topics already existed from an earlier run.", minimum=0
+    ),
 ]
-Written = Annotated[int, Meaning("How many records this run wrote.", minimum=0)]
-CopiedOffsets = Annotated[int, Meaning("For how many input partitions kstate copies the committed offsets.", minimum=0)]
+Written = Annotated[int, Meaning("The number of records that this run wrote.", minimum=0)]
+CopiedOffsets = Annotated[
+    int, Meaning("The number of input partitions for which kstate copies the committed offsets.", minimum=0)
+]
 RestoredStores = Annotated[
-    int | None, Meaning("How many stores kstate restored for the new application. It is null without --out.", minimum=0)
+    int | None,
+    Meaning("The number of stores that kstate restored for the new application. It is null without --out.", minimum=0),
 ]
 RestoredDirectory = Annotated[
     str | None, Meaning("The restored directory of the new application. It is null without --out.")

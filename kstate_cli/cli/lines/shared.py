@@ -118,7 +118,7 @@ AsOf = Annotated[
 # Names and no range: between two releases that open a store there may be one that does not.
 OpensIn = Annotated[list[str], Meaning("The releases that can open the store.")]
 # As an estimate it is RocksDB's: entries that were overwritten and not compacted count twice.
-Rows = Annotated[int, Meaning("How many rows there are.", minimum=0)]
+Rows = Annotated[int, Meaning("The number of rows.", minimum=0)]
 Host = Annotated[
     str,
     Meaning(
@@ -130,10 +130,10 @@ ProcessId = Annotated[
     Meaning("The process id in kafka-streams-process-metadata. It is null if kstate does not know it."),
 ]
 Place = Annotated[str, Meaning("The folder or object prefix of the barrier.")]
-Awaited = Annotated[int, Meaning("How many hosts the barrier waits for, including this one.", minimum=1)]
+Awaited = Annotated[int, Meaning("The number of hosts that the barrier waits for, including this one.", minimum=1)]
 Here = Annotated[list[str], Meaning("The hosts that are at the barrier together.")]
 Missing = Annotated[list[str], Meaning("The missing hosts whose names are known.")]
-Unnamed = Annotated[int, Meaning("How many other hosts are missing. Their names are unknown.", minimum=0)]
+Unnamed = Annotated[int, Meaning("The number of other missing hosts whose names are unknown.", minimum=0)]
 GaveUp = Annotated[list[str], Meaning("The missing hosts that have stopped waiting.")]
 Barrier = Annotated[
     str,
@@ -145,13 +145,14 @@ Barrier = Annotated[
 Lag = Annotated[
     int,
     Meaning(
-        "How many records the store has not read yet, up to the log end according to the broker, the file or the dump.",
+        "The number of records that the store has not read yet, up to the log end reported by the broker, the file "
+        "or the dump.",
         minimum=0,
     ),
 ]
 Bytes = Annotated[int, Meaning("The size of the files, in bytes.", minimum=0)]
-Stores = Annotated[int, Meaning("How many stores there are.", minimum=0)]
-Records = Annotated[int, Meaning("How many changelog records there are.", minimum=0)]
+Stores = Annotated[int, Meaning("The number of stores.", minimum=0)]
+Records = Annotated[int, Meaning("The number of changelog records.", minimum=0)]
 # Compaction leaves holes: the difference of two offsets is an upper bound.
 LagExact = Annotated[
     bool, Meaning("Whether the number is exact. If false, it is an upper bound that follows from the log ends.")
@@ -163,19 +164,19 @@ LagSeconds = Annotated[
         minimum=0,
     ),
 ]
-Warnings = Annotated[int, Meaning("How many warnings there are.", minimum=0)]
+Warnings = Annotated[int, Meaning("The number of warnings.", minimum=0)]
 # With milliseconds at most: more digits would differ in every run without a meaning.
 Seconds = Annotated[float, Meaning("The duration in seconds.", minimum=0)]
 Ok = Annotated[bool, Meaning("Whether there are no findings and kstate could judge everything.")]
-Findings = Annotated[Mapping[str, int], Meaning("How many findings there are of each code.", each={"minimum": 0})]
+Findings = Annotated[Mapping[str, int], Meaning("The number of findings with each code.", each={"minimum": 0})]
 Subset = Annotated[str, Meaning("The part I/N of the stores, or of the files in a dump.")]
-LeftOut = Annotated[int, Meaning("How many stores, or files of a dump, are in other parts.", minimum=0)]
+LeftOut = Annotated[int, Meaning("The number of stores, or files of a dump, in other parts.", minimum=0)]
 Application = Annotated[str, Meaning("The application.id.")]
 Out = Annotated[str, Meaning("The absolute path of the folder to which kstate wrote, or s3://BUCKET/PREFIX.")]
 # Stated, since the choice is automatic and decides how long the next call takes.
 Engine = Annotated[str, Meaning("The engine: spark or local. For an export, it is spark, processes or one process.")]
 EngineReason = Annotated[str, Meaning("The reason for the choice of this engine.")]
-Files = Annotated[int, Meaning("How many files there are.", minimum=0)]
+Files = Annotated[int, Meaning("The number of files.", minimum=0)]
 # The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
     str,
@@ -209,9 +210,11 @@ Usable = Annotated[
 Executed = Annotated[
     bool, Meaning("Whether the command changed something. It is false with --dry-run, or if there was nothing to do.")
 ]
-Deleted = Annotated[int, Meaning("How many rows the changelog deletes.", minimum=0)]
-Expired = Annotated[int, Meaning("How many rows are older than their retention.", minimum=0)]
-NullKeys = Annotated[int, Meaning("How many records have no key. Kafka Streams skips such records too.", minimum=0)]
+Deleted = Annotated[int, Meaning("The number of rows that the changelog deletes.", minimum=0)]
+Expired = Annotated[int, Meaning("The number of rows that are older than their retention.", minimum=0)]
+NullKeys = Annotated[
+    int, Meaning("The number of records without a key. Kafka Streams also skips such records.", minimum=0)
+]
 HasPosition = Annotated[bool, Meaning("Whether records of the changelog contain a Position.")]
 # Counts manifests, so that a program can wait for the next one.
 Generation = Annotated[

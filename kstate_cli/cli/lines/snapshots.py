@@ -14,11 +14,13 @@ PRUNE_OUTCOMES: Final = ("kept", "expired", "deleted")
 NewBytes = Annotated[
     int,
     Meaning(
-        "How many bytes of SSTs and blob files are new in the repository. For a dry run, it is the maximum.",
+        "The number of bytes of SSTs and blob files that are new in the repository. For a dry run, it is the maximum.",
         minimum=0,
     ),
 ]
-SharedBytes = Annotated[int, Meaning("How many bytes of SSTs and blob files other snapshots need too.", minimum=0)]
+SharedBytes = Annotated[
+    int, Meaning("The number of bytes of SSTs and blob files that other snapshots also need.", minimum=0)
+]
 UsableUntil = Annotated[
     str,
     Meaning(
@@ -44,7 +46,7 @@ OffsetReason = Annotated[
     ),
 ]
 Condemned = Annotated[
-    int, Meaning("How many snapshots have expired. kstate deletes them after the grace period.", minimum=0)
+    int, Meaning("The number of expired snapshots. kstate deletes them after the grace period.", minimum=0)
 ]
 WillBeDeleted = Annotated[
     bool,
@@ -62,11 +64,14 @@ AfterRun = Annotated[
 ]
 RemovedBytes = Annotated[int, Meaning("The size of these SSTs and blob files, in bytes.", minimum=0)]
 Waiting = Annotated[
-    int, Meaning("How many expired snapshots and unneeded files a run after the grace period can delete.", minimum=0)
+    int,
+    Meaning(
+        "The number of expired snapshots and unneeded files that a run after the grace period can delete.", minimum=0
+    ),
 ]
 WaitingBytes = Annotated[int, Meaning("The size of these SSTs and blob files, in bytes.", minimum=0)]
-Captured = Annotated[int, Meaning("How many tasks kstate captured. It is tasks minus skipped.", minimum=0)]
-Skipped = Annotated[int, Meaning("How many tasks kstate did not capture.", minimum=0)]
+Captured = Annotated[int, Meaning("The number of captured tasks. It is tasks minus skipped.", minimum=0)]
+Skipped = Annotated[int, Meaning("The number of tasks that kstate did not capture.", minimum=0)]
 
 
 class SnapshotStoreLine(TypedDict):

@@ -141,7 +141,7 @@ LsLine = shared.ProblemLine | LsStoreLine | LsSumLine | LsLackedLine | LsSummary
 
 # As PositionBound of IQv2 decides, by the partition of the task only.
 UpToBound = Annotated[bool, Meaning("Whether the store has reached the bound of --at.")]
-Behind = Annotated[int, Meaning("How many stores are below --at.", minimum=0)]
+Behind = Annotated[int, Meaning("The number of stores below --at.", minimum=0)]
 
 
 class InspectPositionStoreLine(StoreLine):
@@ -179,7 +179,7 @@ InspectPositionLine = (
 )
 
 
-Databases = Annotated[int, Meaning("How many RocksDB databases there are.", minimum=0)]
+Databases = Annotated[int, Meaning("The number of RocksDB databases.", minimum=0)]
 # Uncompressed: equal for equal rows, whatever RocksDB makes of them.
 ContentBytes = Annotated[int, Meaning("The size of the keys and values, in bytes.", minimum=0)]
 # Of rows and not of files: it survives a compaction, and a migration that keeps the rows.

@@ -101,7 +101,7 @@ class StoreWork:
     def only_copy(self) -> tuple[str, ...]:
         """Why the replaced store may be the only copy of some records; empty if it is not."""
         return tuple(
-            f"{self.title}: it contains records that the log {part.log.key} may have lost"
+            f"{self.title}: it contains records that may be missing from the log {part.log.key}"
             for part in self.parts
             if part.verdict.only_copy
         )

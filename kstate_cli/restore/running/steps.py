@@ -287,7 +287,8 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
     if distant:
         raise Refused(
-            f"a Spark cluster cannot update versioned stores, whose rows are on this host: {', '.join(distant)}",
+            "a Spark cluster cannot update versioned stores, because their rows are on this host: "
+            f"{', '.join(distant)}",
             hint=f"omit {option.MASTER}"
             f"{suggest(f', or rebuild them completely with {option.REBUILD}', option.REBUILD)}",
         )
