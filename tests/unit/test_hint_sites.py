@@ -259,7 +259,7 @@ CARRIED_OUT = {
         "cli/commands/query_answers.py",
         "--last-flush",
     ): "directories/test_query_cmd.py::test_beside_a_running_application",
-    ("rehome/planner.py", "--wipe-unclean to skip these stores"): (
+    ("rehome/planner.py", "--wipe-unclean to skip only these stores"): (
         "directories/test_rehome.py::test_unclean_tasks_need_an_option"
     ),
     ("rehome/mapping.py", "pass the description of the previous topology"): (

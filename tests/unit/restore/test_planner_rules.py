@@ -187,7 +187,7 @@ def test_changelogs_of_stores_that_nothing_describes() -> None:
     error = refusal(snapshot(*rows))
     assert error.details == ("other",) and '[stores."other"]' in error.hint_details
     ignoring = replace(OPTIONS, ignored=("shop-other-*",))
-    assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("kstate skips events of the dump,")
+    assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("kstate skips the topic events,")
 
 
 def test_records_of_aborted_transactions() -> None:
