@@ -121,7 +121,8 @@ def test_the_report_explains_the_most_severe_finding_and_ends_with_the_verdict(d
     (demo / "0_0" / ".checkpoint.tmp").touch()  # which is expected, and found first
     lines = kstate("check", demo, "--for", "4.2", status=3).out.splitlines()
     assert lines[lines.index("what to do:") - 2].strip() == "kstate explain offsets-in-column-family"
-    assert lines[-1] == "the next start with 4.2 fails: 7 errors (offsets-in-column-family)"
+    assert lines[-1].startswith("4.2: startup fails at 3 stores (")
+    assert lines[-1].endswith(", with 7 errors (offsets-in-column-family)")
 
 
 def test_stores_of_the_same_cause_share_an_entry_unless_all_is_passed(demo: Path) -> None:
@@ -418,11 +419,11 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     both = kstate(*texts, "-o", "json", status=None).summary
     assert (both["restores"], both["restores_exact"], both["rate_from"]) == (100, False, "0001-restore")
     assert both["seconds_to_running"] == pytest.approx(100 / both["rate"], abs=0.1)
-    (line, *_) = kstate(*texts, status=None).out.splitlines()
+    line = kstate(*texts, status=None).out.splitlines()[-1]
     assert (
         "Streams restores at most 100 records up to the log ends in the file and in the dump" in line
         and "at the rate of 0001-restore" in line
     )
     kstate("clean", app)
-    (line, *_) = kstate(*texts, status=None).out.splitlines()
-    assert line.endswith("(kstate has not measured a rate on this host yet)")
+    line = kstate(*texts, status=None).out.splitlines()[-1]
+    assert "(kstate has not measured a rate on this host yet)" in line

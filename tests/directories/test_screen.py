@@ -104,16 +104,15 @@ def test_offsets_are_shown_as_they_are_typed(app: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "release"), [("4.2.1-kinds-eos-killed-second", "4.3"), ("4.3.1-kinds-eos", "4.2")])
-def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
+def test_check_states_the_verdict_once_and_has_commands_on_lines_of_their_own(
     name: str, release: str, tmp_path: Path
 ) -> None:
     app = unpack(name, tmp_path)
     messages = kstate("check", app, "--for", release, "-o", "json", status=3)
     findings = [row for row in messages.rows if row["type"] == "finding"]
     lines = kstate("check", app, "--for", release, status=3).out.splitlines()
-    assert lines[0].startswith(
-        f"{release}: startup fails at " if release == "4.2" else f"{release} opens all 24 stores"
-    )
+    verdict = f"{release}: startup fails at " if release == "4.2" else f"{release} opens all 24 stores"
+    assert [line for line in lines if line.startswith(release)] == [lines[-1]] and lines[-1].startswith(verdict)
     heads = [line.split(": ")[:2] for line in lines if line.startswith(("error: ", "warning: ", "expected: "))]
     order = ["error", "warning", "expected"]
     assert [level for level, _ in heads] == sorted((level for level, _ in heads), key=order.index)

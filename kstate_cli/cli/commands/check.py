@@ -208,7 +208,7 @@ def check(
             if quiet:
                 show_problems(to.version, report, start, running=application.running)
                 return
-            show_report(to.version, report, start, every_store=every_store)
+            show_report(to.version, report, every_store=every_store)
             # Messages come before the last lines, which say what to do.
             sys.stdout.flush()
             _say_running(application, quiet=quiet)

@@ -45,30 +45,23 @@ _READY: Final[Mapping[bool | None, str]] = {
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def show_report(release: str, report: Report, start: Start, *, every_store: bool) -> None:
-    """Print verdict, findings, and outcomes by cause, on standard output; :func:`show_end` prints the rest.
+def show_report(release: str, report: Report, *, every_store: bool) -> None:
+    """Print findings, and outcomes by cause, on standard output; :func:`show_end` prints the rest.
 
     ``every_store`` lists each store on its own line, instead of one line for stores with the same cause and outcome.
     """
-    # A short report without anything to do states the verdict once, as its last line.
-    is_first = _is_uneventful(report)
-    if not is_first:
-        print_prose(_headline(release, report, start), _style(report), hanging=_HANGING)
-    # The most severe findings come first, next to the verdict.
+    is_first = True
+    # The most severe findings come first.
     for level in _STYLES:
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
             if not is_first:
                 print_line("")
             _show_finding(alike)
             is_first = False
-    others = [
-        prediction
-        for prediction in report.predictions
-        # Stores that simply open are not listed: the verdict counts them.
-        if prediction.outcome is not Outcome.OPENS or prediction.or_else is not None
-    ]
+    others = _other_outcomes(report)
     if others:
-        print_line("")
+        if not is_first:
+            print_line("")
         if every_store:
             outcomes = Column(f"the next start with {release}", fold=Fold.WORDS)
             rows = [
@@ -80,14 +73,23 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
             _show_outcomes(release, others)
 
 
+def _other_outcomes(report: Report) -> list[Prediction]:
+    """Return the predictions of stores that do not simply open: the verdict only counts those."""
+    return [
+        prediction
+        for prediction in report.predictions
+        if prediction.outcome is not Outcome.OPENS or prediction.or_else is not None
+    ]
+
+
 def show_end(release: str, report: Report, start: Start, *, running: bool | None) -> None:
-    """Print what to do, and the verdict again as the last line, because a terminal may have scrolled the first away.
+    """Print what to do, and the verdict as the last line, because a terminal scrolls the first lines away.
 
     ``running`` says whether the application is running; None if that is unknown.
     """
     if not _is_uneventful(report):
         _show_actions(release, report, running=running)
-    if report.findings:
+    if report.findings or _other_outcomes(report):
         print_line("")
     _print_last_line(release, report, start, running=running)
 
@@ -115,16 +117,21 @@ def show_problems(release: str, report: Report, start: Start, *, running: bool |
 
 def counts_of(release: str, report: Report) -> str:
     """Return ``the next start with 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
+    fails = ""
+    if report.fails:
+        fails = f"the next start with {release} fails"
+    return ": ".join(filter(None, (fails, _counts(report)))) or "some findings need your attention"
+
+
+def _counts(report: Report) -> str:
+    """Return the number of errors and warnings with their codes; empty for none."""
     counts = []
     for level in (Level.ERROR, Level.WARNING):
         # Expected findings are skipped, since they are no reason for exit code 3.
         codes = [finding.code.name for finding in report.findings if finding.level is level]
         if codes:
             counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
-    fails = ""
-    if report.fails:
-        fails = f"the next start with {release} fails"
-    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings need your attention"
+    return ", ".join(counts)
 
 
 def _headline(release: str, report: Report, start: Start) -> str:
@@ -138,11 +145,10 @@ def _headline(release: str, report: Report, start: Start) -> str:
 
 def _last_line(release: str, report: Report, start: Start) -> str:
     """Return the verdict with the numbers of errors and warnings."""
-    if report.fails:
-        return counts_of(release, report)
     text = _headline(release, report, start)
-    if not report.clean:
-        text += f", with {counts_of(release, report)}"
+    counts = _counts(report)
+    if counts:
+        text += f", with {counts}"
     return text
 
 
