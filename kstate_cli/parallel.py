@@ -206,8 +206,8 @@ def _ended(status: int) -> HostError:
     return HostError(
         f"a worker process exited with status {status}",
         hint=(
-            f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}The system log "
-            "may show why it ended"
+            f"{suggest(f'pass fewer {option.WORKERS}, to use less memory. ', option.WORKERS)}The system log may show "
+            "why the process ended"
         ),
     )
 

@@ -522,7 +522,7 @@ def _no_answer(place: S3Place, error: Exception) -> KstateError:
             hint="set them as for every AWS tool: AWS_PROFILE, AWS_ACCESS_KEY_ID, ~/.aws, or the role of the host",
         )
     if kind in _NO_PROFILE:
-        return UsageError(f"{place.uri}: the profile that AWS_PROFILE names does not exist", hint="check ~/.aws/config")
+        return UsageError(f"{place.uri}: the profile named in AWS_PROFILE does not exist", hint="check ~/.aws/config")
     return RunFailed(
         f"{place.uri}: the object store does not respond{_endpoint_text()} ({kind})",
         hint="check that AWS_ENDPOINT_URL is correct and reachable, then run the command again",

@@ -93,7 +93,7 @@ def internals(section: str) -> str:
 
 def example(name: str) -> str:
     """Return the name of an example file for messages, with the command that writes it."""
-    return f"{EXAMPLES}/{name}, which this writes: {command('examples', option.OUT, EXAMPLES)}"
+    return f"{EXAMPLES}/{name}, which this command writes: {command('examples', option.OUT, EXAMPLES)}"
 
 
 def some(names: Sequence[str], at_most: int) -> str:

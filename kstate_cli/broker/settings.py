@@ -133,7 +133,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
         raise UsageError(
-            f"{where}: kstate uses librdkafka, which has no counterpart for {unknown[0]} of {module} in "
+            f"{where}: kstate uses librdkafka, which has no equivalent of {module}'s option {unknown[0]} in "
             "sasl.jaas.config",
             hint="remove this option or use a librdkafka setting instead. kstate translates only username and password",
         )
@@ -181,7 +181,7 @@ _WITHOUT: Final = (
 
 def _unknown(name: str, where: str) -> UsageError:
     return UsageError(
-        f"{where}: kstate uses librdkafka, which has no counterpart for {name}",
+        f"{where}: kstate uses librdkafka, which has no equivalent of {name}",
         hint="remove this setting or use a librdkafka setting instead",
     )
 

@@ -102,7 +102,7 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
             _cancel(run)
             raise _failed(app, options, error) from error
     if lost:
-        return run, f"undid run {run.name} ({name}), and {app}, which was missing, exists again"
+        return run, f"undid run {run.name} ({name}) and restored {app}, which was missing"
     return run, f"undid run {run.name} ({name})"
 
 

@@ -53,7 +53,7 @@ class Comparison:
         """Return the reason in a sentence; for a log that is not the same."""
         if self.identity is Identity.ANOTHER:
             return f"the log was replaced: {self.why}"
-        return f"kstate cannot compare the log with the one that it read before, because {self.why}"
+        return f"kstate cannot check whether this is the log that it read before, because {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +235,8 @@ def unexplained(comparison: Comparison, keys: Iterable[str]) -> str | None:
     if not absent:
         return None
     return (
-        f"the log no longer has {len(absent)} of the last records that kstate read, although no later record replaces "
-        "them"
+        f"the log no longer has {len(absent)} of the last records that kstate read, although no later record has "
+        "replaced them"
     )
 
 
@@ -266,7 +266,7 @@ def _stable_end(first: LogFacts, again: LogFacts, end: int) -> object:
     """Transactions are decided in order: a stable offset stays stable."""
     if again.stable_end is not None and again.stable_end < end:
         raise LogChangedError(
-            f"its last stable offset moved back to {again.stable_end}, although kstate had read up to {end}"
+            f"its last stable offset moved back to {again.stable_end}, but kstate had already read up to {end}"
         )
     return first.stable_end
 

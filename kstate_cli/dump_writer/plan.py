@@ -179,8 +179,8 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
         return None
     if set_back(before.as_of_ms, ended_ms, retention):
         return (
-            f"tombstones may be missing. kstate last read the log at {moment(before.as_of_ms)}, which this host's "
-            "clock has not reached yet, so kstate does not know how much time has passed"
+            "tombstones may be missing. According to this host's clock, kstate last read the log in the future "
+            f"({moment(before.as_of_ms)}), so kstate does not know how much time has passed"
         )
     if delete_coverage(before.as_of_ms, ended_ms, retention) is not DeleteCoverage.NO:
         return None

@@ -94,7 +94,7 @@ ERRORS: Final = {
     HostError.code: Texts(
         "This host ran out of file descriptors, threads, memory or disk space (exit 6)",
         "The stores are probably intact, so do not wipe them because of this error.",
-        do=("raise the limit that the message names, or free the resource. Then run the command again", STORES_STAY),
+        do=("raise the limit named in the message, or free the resource. Then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(
@@ -133,7 +133,7 @@ ERRORS: Final = {
 
 
 # The same advice for several refusals: only the old text distinguishes their cases.
-_OLD: Final = f"also pass the description of the topology that ran here last: {option.FROM} OLD.txt"
+_OLD: Final = f"also pass the description of the topology that last ran here: {option.FROM} OLD.txt"
 
 REHOME: Final = {
     WhyRefused.OTHER_APPLICATION: Texts(
@@ -144,7 +144,7 @@ REHOME: Final = {
     WhyRefused.OLD_DOES_NOT_FIT: Texts(
         "The old topology and the directory have the stores in different tasks (exit 4)",
         "With topology.optimization, the task numbers depend on the properties that you pass to StreamsBuilder.build.",
-        do=("pass the description of the topology that ran here last, as StreamsBuilder.build(props) returned it",),
+        do=("pass the description of the topology that last ran here, as StreamsBuilder.build(props) returned it",),
     ),
     WhyRefused.GLOBAL: Texts(
         "A store is global in the topology but not in the directory, or vice versa (exit 4)",
@@ -323,7 +323,7 @@ EXITS: Final = {
             "For example, the disk is full or broken, kstate could not read a store or write a result, or Spark "
             "reported an error."
         ),
-        do=("fix the cause that the message names, then run the command again", _STATUS),
+        do=("fix the cause named in the message, then run the command again", _STATUS),
     ),
     str(RunHalfway.exit_code): Texts(
         "The command changed the application directory, but failed in a later step",

@@ -185,8 +185,8 @@ OUTCOMES: Final = {
     Outcome.OPENS_EMPTY: Texts(
         "Streams silently opens the store without some or all of its rows",
         (
-            "The store's offset is that of a complete store, so Streams restores nothing. This is the worst "
-            "outcome, because queries and joins return wrong results, and Streams logs nothing."
+            "The store has the offset of a complete store, so Streams restores nothing. This is the worst outcome, "
+            "because queries and joins return wrong results, and Streams logs nothing."
         ),
         (log.FROM_OFFSET,),
         f"AbstractSegments.openExisting; OffsetCheckpoint ({see('start.md#going-down')})",
@@ -267,15 +267,15 @@ OUTCOMES: Final = {
         "Therefore, kstate does not know what would happen to this store.",
         SILENT,
         "StateManagerUtil.registerStateStores opens no more stores after one has failed",
-        ("look up the finding of the store that fails",),
+        ("look up the finding for the failing store",),
     ),
     Outcome.UNKNOWN: Texts(
         ("kstate cannot predict the outcome"),
         (
             "The application is running, the broker does not have the log, or kstate cannot read the whole task. "
-            "While the application is running, its files are those of the last flush, and the outcome depends on "
-            "how it closes its stores. kstate makes no prediction from entries that it cannot read, such as a link "
-            "or a database that its RocksDB version cannot open."
+            "While the application is running, its files show the state as of the last flush, and the outcome "
+            "depends on how it closes its stores. kstate makes no prediction from entries that it cannot read, such "
+            "as a link or a database that its RocksDB version cannot open."
         ),
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",

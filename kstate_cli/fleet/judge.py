@@ -251,7 +251,7 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
             # release.
             if copy.has_directory and copy.offsets_in in _OFFSET_PLACES:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
-    yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
+    yield from kinds.findings(of.KINDS_DIFFER, "has different kinds")
     yield from topics.findings(of.CHANGELOGS_DIFFER, "has different changelogs")
     yield from releases.findings(
         of.RELEASES_DIFFER, "has its offsets in different places, so different releases wrote it"

@@ -243,8 +243,8 @@ def _refuse_others(
             f"missing: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
             hint=(
-                "check that this description belongs to this application. If it does, also pass that of the "
-                f"previous topology: {option.FROM} OLD.txt"
+                "check that this description belongs to this application. If it does, also pass the description of "
+                f"the previous topology: {option.FROM} OLD.txt"
             ),
         )
     raise Refused(
@@ -287,7 +287,7 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
             details=first_lines(wrong),
             code=WhyRefused.OLD_DOES_NOT_FIT,
             hint=(
-                f"pass {option.FROM} with the description of the topology that ran here last, as build(props) "
+                f"pass {option.FROM} with the description of the topology that last ran here, as build(props) "
                 "returned it. With topology.optimization, the numbers depend on the properties"
             ),
         )
@@ -385,7 +385,7 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
             names,
             "without the old topology, kstate does not know whether these names still belong to the same operators",
             hint=(
-                f"also pass the description of the topology that ran here last: {option.TOPOLOGY} NEW.txt "
+                f"also pass the description of the topology that last ran here: {option.TOPOLOGY} NEW.txt "
                 f"{option.FROM} OLD.txt"
             ),
         )

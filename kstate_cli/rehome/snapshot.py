@@ -305,8 +305,8 @@ def _leaving_remarks(layout: RehomeLayout, decision: HalfTasks) -> Iterator[Chan
     for name in sorted(decision.leaving):
         sources = sorted({placement.source for placement in layout.rehoming.into(name)})
         yield warning(
-            f"{name}: this host has only {some(sources, _MOST)}, which kstate removes, because {_host(layout, name)} "
-            f"completes {name}. If no host does, pass {option.COMPLETE} {quoted(name)} on one host"
+            f"{name}: kstate removes {some(sources, _MOST)} from this host, because {_host(layout, name)} completes "
+            f"{name}. If no host does, pass {option.COMPLETE} {quoted(name)} on one host"
         )
 
 

@@ -188,7 +188,7 @@ def left_in_area(run: Run) -> Leftover | None:
         return Leftover(run.name, "?", 0, 0, "the run's journal does not record its location")
     if not _is_ours(uri, token):
         # Anybody may have written a journal: only a path that has the form of such a folder is examined.
-        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not that of a staging folder")
+        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not the name of a staging folder")
     try:
         if "://" not in uri or uri.startswith("file:"):
             contents = _contents_here(uri, token, event.get("mount"))

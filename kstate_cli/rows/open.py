@@ -133,8 +133,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         raise StoreUnreadable(
             message,
             hint=(
-                "this database does not belong to the store. Replace it with the right one, or move it out, which "
-                "you can undo:"
+                "this database does not belong to the store. Replace it with the right one. Or move it out with a "
+                "command that you can undo:"
             ),
             hint_details=[command("wipe", task.app, option.TASK, task.name, option.STORE, store.name)],
             is_damage=False,

@@ -147,7 +147,7 @@ class Segment:
                 f"{self.relative_path}: column family {names} does not belong to a {self._layout.kind} store",
                 hint=(
                     "this database does not belong to the store, or a newer release wrote it. Replace it with the "
-                    "right one, or move it out, which you can undo:"
+                    "right one. Or move it out with a command that you can undo:"
                 ),
                 hint_details=[command("wipe", self.app, option.TASK, str(self._task), option.STORE, self._store)],
                 is_damage=False,

@@ -61,7 +61,7 @@ def serde(name: str) -> Serde:
         return _session_windowed(name, serde(inner))
     if colon:
         return import_serde(name, kind, inner)
-    raise ValueError(f"{name!r} is not a serde, which is one of {', '.join(NAMES)}, or MODULE:NAME")
+    raise ValueError(f"{name!r} is not a serde. A serde is one of {', '.join(NAMES)}, or MODULE:NAME")
 
 
 def serde_for(option_name: str, name: str) -> Serde:

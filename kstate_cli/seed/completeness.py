@@ -130,9 +130,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
     if missing:
         hint = f"pass the directories of all hosts, each with {option.FROM}"
         if changes:
-            hint += (
-                ". If the input topics have more partitions by now, set partitions for each store in kstate.toml to "
-            )
+            hint += ". If the input topics now have more partitions, set partitions for each store in kstate.toml to "
             hint += f"the old number and pass this file with {option.SPEC}"
         raise Refused(f"the directories lack these tasks: {some(missing, _MOST)}", hint=hint)
     beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)

@@ -283,7 +283,7 @@ def _doubt_about_offsets(facts: SeedFacts) -> tuple[State, str | None]:
         names = ", ".join(rules.offset_topics(facts)) or "none"
         return "unknown", (
             "a broker reports only offsets of topics that this user may describe. Compare these input topics with "
-            f"those of the topology: {names}"
+            f"the topology's input topics: {names}"
         )
     inputs = {topic for topics in input_topics(facts.directories).values() for topic in topics}
     missing = sorted(inputs - {key.topic for key in facts.committed})

@@ -312,8 +312,8 @@ def directory_notes(
         settings = _settings(spec)
         if final_settings(spec, parts).get(_RETENTION) != settings.get(_RETENTION):
             yield (
-                f"{changelog}: kstate leaves {_RETENTION} unlimited. With {settings[_RETENTION]}, which Kafka Streams "
-                "sets, the broker would delete records of windows that Kafka Streams still keeps"
+                f"{changelog}: kstate leaves {_RETENTION} unlimited. With {settings[_RETENTION]} (the value that "
+                "Kafka Streams sets), the broker would delete records of windows that Kafka Streams still keeps"
             )
         kind = store_kind(spec.kind)
         if kind.headers_of is not None and not kind.needs_headers:

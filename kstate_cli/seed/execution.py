@@ -133,7 +133,7 @@ def refuse_continuation(request: SeedRequest, plan: SeedPlan, events: Sequence[M
     planned = next((event for event in events if event["event"] == "planned"), None)
     if any(event["event"] == "deleting" for event in events):
         yield Refused(
-            f"an undo of the run of {request.journal} was interrupted, so topics of {plan.app} may be missing",
+            f"an undo of the run in {request.journal} was interrupted, so topics of {plan.app} may be missing",
             hint=f"complete the undo, then run the command again: {undo}",
         )
     elif planned is not None and planned.get("digest") != plan.digest:
@@ -199,7 +199,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                 # A kill between announcement and creation leaves no topic. Kafka Streams may have created this one,
                 # whose records the broker would compact or delete before they are compared.
                 raise Refused(
-                    f"{topic.target} does not have the settings with which this run creates topics",
+                    f"{topic.target} does not have the settings that this run uses for topics",
                     hint=f"if this topic has no records, delete it. Otherwise, pass another {option.APP}",
                 )
             if recorded is None:

@@ -200,7 +200,7 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
         return None
     if "column-family" not in offsets.places and "store-file" not in offsets.places:
         # A start of 4.3 was interrupted before it took the lines of .checkpoint into the stores.
-        return "only .checkpoint has its offset, whereas the task's other stores contain theirs"
+        return "its offset is only in .checkpoint, but the task's other stores contain their offsets"
     return None
 
 

@@ -176,7 +176,7 @@ def parse(name: str, data: bytes) -> Generation:
     if not name.startswith(f"{begins}-"):
         # Readers take the newest by its name: a renamed file must not become the newest one.
         raise MalformedBytesError(
-            f"the time in its name differs from that in its content ({begins}), so the file was renamed"
+            f"the time in its name differs from the time in its content ({begins}), so the file was renamed"
         )
     return generation
 

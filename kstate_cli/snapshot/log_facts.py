@@ -80,7 +80,7 @@ def why_another_log(
         if facts is not None and following(offset, is_global=is_global) > facts.end:
             return (
                 f"its offset {offset} is above the end {facts.end} of {key}, which lost records or was recreated. To "
-                f"capture the task nevertheless, omit {option.BOOTSTRAP_SERVER}"
+                f"capture the task anyway, omit {option.BOOTSTRAP_SERVER}"
             )
     return None
 

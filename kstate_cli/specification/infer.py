@@ -186,7 +186,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
 def _ask_without_rows(answers: _Answers, likely: str) -> None:
     """Ask for the fields that the likely kind needs: the folder is empty, or the store is one of a snapshot."""
     if has_retention(likely):
-        answers.ask("retention_ms", "kstate has no rows from which it could derive the retention")
+        answers.ask("retention_ms", "kstate has no rows to derive the retention from")
     if is_time_ordered(likely) and not store_kind(likely).always_indexed:
         answers.ask("indexed", "set true for sliding windows, false for other windows", True, False)
 

@@ -131,7 +131,7 @@ def _serde(value: Any) -> bool:
 
 _WORD: Final = "a string that does not begin with a dash"
 _SERDE: Final = (
-    "the name of a serde of kstate, such as string. Pass MODULE:NAME on the command line, because kstate runs that code"
+    "the name of a built-in serde, such as string. Pass MODULE:NAME on the command line, because kstate runs that code"
 )
 _PATH: Final = "a path, absolute or relative to the folder of this file. `~` and `$` have no special meaning"
 _SPAN: Final = 'such as "30m", "12h", "7d"'

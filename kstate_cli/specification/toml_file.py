@@ -68,7 +68,7 @@ else:
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
 TOP: Final[Mapping[str, str]] = {
-    "format": "The version of the file format, which is 1. It is required.",
+    "format": "The version of the file format. It must be 1. This key is required.",
     "application": (
         "The application.id, which is the prefix of the changelog topics. Without it, you must specify "
         "the changelog of each store."
@@ -315,11 +315,11 @@ def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if not has_retention(store.kind):
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
-                yield f"is of kind {store.kind}, but has {key}", f"remove {key}, which this kind does not have"
+                yield f"is a {store.kind} store, but has {key}", f"remove {key}, which this kind does not have"
     # Refused, not ignored: otherwise a user would believe that kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
         yield (
-            f"is of kind {store.kind}, but has indexed = true",
+            f"is a {store.kind} store, but has indexed = true",
             "remove indexed, because only time-ordered stores have an index",
         )
 

@@ -381,8 +381,8 @@ def _contradiction(by_bytes: int | None, candidates: Sequence[int], sources: str
     """Return why the retention is a question, although the changelog states it."""
     if by_bytes is not None:
         return (
-            f"{less}, is {' or '.join(map(str, candidates))}, but the segments in this directory are those of a "
-            f"retention of {by_bytes}"
+            f"{less}, is {' or '.join(map(str, candidates))}, but the segments in this directory match a retention "
+            f"of {by_bytes}"
         )
     if len(candidates) > 1:
         return f"the settings differ ({sources})"

@@ -229,8 +229,8 @@ def _in_order(node: Node) -> Node:
 
 _HINT: Final = (
     "write the output of System.out.println(topology.describe()) to this file, including all named topologies. If "
-    "the broker keeps the topology, you can also use the output of kafka-streams-groups.sh --describe --topology of "
-    "4.4"
+    "the broker keeps the topology, you can also use the output of kafka-streams-groups.sh --describe --topology "
+    "from Kafka 4.4"
 )
 
 

@@ -100,7 +100,7 @@ def test_a_store_of_another_kind_in_another_task(tmp_path: Path, warm: Warm) -> 
         start = segment.name.rpartition(".")[2]
         shutil.copytree(segment, app / "0_1" / "window-plain" / f"window-plain.{start}")
     refusal = kstate(warm, "export APP STORE --out OUT", app, "window-plain")
-    assert refusal.status == 4 and "window-plain is of different kinds" in refusal.err, refusal.report
+    assert refusal.status == 4 and "window-plain has different kinds" in refusal.err, refusal.report
     ((_, *words),) = printed_commands(refusal)
     followed = warm(*words)
     assert followed.status == 0, followed.report
@@ -126,7 +126,7 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.copytree(segment, app / place)
         refusal = kstate(warm, line, app, store)
         assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.report
-        assert "Replace it with the right one, or move it out, which you can undo" in refusal.err
+        assert "Or move it out with a command that you can undo" in refusal.err
         ((_, *wipe),) = printed_commands(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)

@@ -164,7 +164,7 @@ def test_a_lost_directory_comes_back(golden: Golden) -> None:
     shutil.rmtree(app)
     assert "only copy" in kstate("clean", app, status=4).err
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept"]
-    assert "exists again" in kstate("undo", app).err
+    assert "which was missing" in kstate("undo", app).err
     assert meaning(app) == before
     kstate("clean", app)
     assert not (app.parent / ".kstate").exists()

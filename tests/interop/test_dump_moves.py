@@ -513,7 +513,7 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
         harness,
         out,
         topic,
-        "cannot compare the log with the one that it read before, because the log no longer has the last 16 records "
+        "cannot check whether this is the log that it read before, because the log no longer has the last 16 records "
         "that kstate read",
     )
     topic.produce(20)

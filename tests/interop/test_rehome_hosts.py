@@ -109,7 +109,7 @@ def complete(directory: Path, at: int, *words: object) -> CommandResult:
     built = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
     assert built == {(f"0_{at}", "left-window")}
     text = (
-        f"0_{1 - at}: this host has only 1_{1 - at}, which kstate removes, because the host that has 0_{1 - at} "
+        f"0_{1 - at}: kstate removes 1_{1 - at} from this host, because the host that has 0_{1 - at} "
         f"completes 0_{1 - at}"
     )
     assert [row["message"].partition(". If no host does")[0] for row in result.rows if row["type"] == "warning"] == [

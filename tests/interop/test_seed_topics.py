@@ -571,7 +571,7 @@ def test_an_announced_topic_that_another_program_creates(source: Source) -> None
     source.journal.write_text("".join(line for line in lines if '"planned"' in line or '"announced"' in line))
     source.topic(new, 2, {"cleanup.policy": "compact"})
     refusal = source.seed(status=4)
-    assert "does not have the settings with which this run creates topics" in refusal.error["message"]
+    assert "does not have the settings that this run uses for topics" in refusal.error["message"]
     delete_topics(source.harness, [new])
     assert source.seed().summary["written"] == 400
 

@@ -108,7 +108,7 @@ CARRIED_OUT = {
             ("rehome/model.py", "--map does not need it"),
             ("specification/homes.py", "with --topology and --from"),
             ("rehome/mapping.py", "pass --from with the description of the topology"),
-            ("rehome/mapping.py", "also pass that of the previous topology"),
+            ("rehome/mapping.py", "also pass the description of the previous topology"),
             ("rehome/mapping.py", "pass both descriptions: --topology NEW"),
         ],
         "directories/test_hints_followed.py::test_followed",
@@ -359,7 +359,7 @@ CARRIED_OUT = {
     **dict.fromkeys(
         [
             ("rehome/mapping.py", "set the previous names"),
-            ("rehome/mapping.py", "also pass the description of the topology that ran here last"),
+            ("rehome/mapping.py", "also pass the description of the topology that last ran here"),
         ],
         "directories/test_hints_followed.py::test_names_that_the_dsl_has_generated",
     ),

@@ -198,7 +198,7 @@ Action = Annotated[
 # Apart from the exit code, which is 0 for a dry run too.
 Snapshot = Annotated[str, Meaning("The name of a snapshot. It is null for a dry run.")]
 Snapshots = Annotated[
-    list[str], Meaning("The names of the snapshots from which stores come, or which a repository contains.")
+    list[str], Meaning("The names of the snapshots that the stores come from, or that a repository contains.")
 ]
 Usable = Annotated[
     bool,

@@ -33,8 +33,8 @@ Segments = Annotated[
 SegmentsWithoutOffset = Annotated[
     list[int],
     Meaning(
-        "The start of each segment that has no offset although others have one, in ms since 1970. The "
-        "offset of the store is then unknown, and rows may be missing."
+        "The start of each segment that has no offset even though others do, in ms since 1970. The offset of the "
+        "store is then unknown, and rows may be missing."
     ),
 ]
 # Only small stores are counted, because that reads every row.

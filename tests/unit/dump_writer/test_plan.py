@@ -63,8 +63,8 @@ def test_plan_of_new_offsets() -> None:
         ({"policy": None}, 24 * HOUR, "tombstones may be missing"),
         ({"delete_retention_ms": HOUR}, 0, "so slowly"),
         ({}, -HOUR, None),
-        ({}, -HOUR - 1, "which this host's clock"),
-        ({}, -999 * HOUR, "which this host's clock"),
+        ({}, -HOUR - 1, "According to this host's clock"),
+        ({}, -999 * HOUR, "According to this host's clock"),
     ],
 )
 def test_reasons_for_a_new_full_dump(facts: dict[str, Any], later: int, why: str | None) -> None:
