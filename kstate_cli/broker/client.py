@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 GRANTS = (
     "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group passed with "
-    f"{option.APP} names"
+    f"{option.APP}"
 )
 """The hint for a user without the rights."""
 _REFUSED_SECONDS = 5.0

@@ -379,8 +379,8 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
     if back and not _is_back(app, run):
         raise Refused(
             (
-                f"{app} has the mark of an undo, but the journal of run {run.name} does not contain this undo, and "
-                "nothing else shows that it happened"
+                f"{app} has an undo mark, but the journal of run {run.name} does not record this undo, and there is "
+                "no other sign of it"
             ),
             where=str(app / UNDOING),
             hint=(

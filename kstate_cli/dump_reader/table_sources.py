@@ -258,7 +258,7 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
 def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
     """Return the refusal of a table that cannot serve as a dump."""
     hint = (
-        "if the table's rows are nevertheless complete, use a reader for that format to write them to a new folder as "
+        "if the table's rows are complete anyway, use a reader for that format to write them to a new folder as "
         "plain Parquet. Then pass this folder"
     )
     details = []

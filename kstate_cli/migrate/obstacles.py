@@ -238,8 +238,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         return []
     text = (
         f"{resolved.task.name}: kstate found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, {target} "
-        "wipes and restores the whole task, like every release. Under at-least-once, it restores those of the "
-        "listed stores that have a changelog"
+        "wipes and restores the whole task, like every release. Under at-least-once, it restores only the listed "
+        "stores that have a changelog"
     )
     return [text]
 

@@ -352,7 +352,7 @@ def require_own_folder(copy: Path) -> None:
     if elsewhere := sum(path > 0 for path in paths):
         raise RocksError(
             (
-                f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or setCfPaths "
+                f"the application keeps {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or setCfPaths "
                 "in its rocksdb.config.setter), and the database's files do not name these folders"
             ),
             RocksMessage(RocksCode.OTHER_FOLDERS, None),
@@ -371,8 +371,8 @@ def family_without_ssts(copy: Path) -> RocksError | None:
 def no_ssts(count: int) -> str:
     """Return what it means that none of the SSTs of a column family exists in the directory of the database."""
     return (
-        f"none of the {count} SSTs that the MANIFEST lists is in this directory. Either they were removed, or "
-        "the application stores them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
+        f"none of the {count} SSTs that the MANIFEST lists is in this directory. Either they were removed, or the "
+        "application keeps them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
     )
 
 

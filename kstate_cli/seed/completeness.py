@@ -76,7 +76,7 @@ def with_partitions(
             names = sorted(store.name for task in _tasks_of(directories, place) for store in task.stores)
             raise Refused(
                 f"kstate does not know how many tasks sub-topology {place[1]} has, because the Positions of its "
-                "stores name no input topic of this cluster",
+                "stores contain no input topic of this cluster",
                 hint=f"set partitions for store {names[0]} in kstate.toml and pass this file with {option.SPEC}",
             )
         _refuse_gaps(directories, place, count, changes=_changes(directories, place, partitions))

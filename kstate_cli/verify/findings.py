@@ -134,7 +134,7 @@ NO_SSTS: Final = VerifyCode(
     "A column family has no SST in the database's directory",
     level=VerifyLevel.UNKNOWN,
     more=(
-        "The SSTs were removed, or the application stores them in other folders. RocksDB does not record such "
+        "The SSTs were removed, or the application keeps them in other folders. RocksDB does not record such "
         "folders in a file."
     ),
     source="RocksDBConfigSetter: setDbPaths, setCfPaths ({page})",

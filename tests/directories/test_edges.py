@@ -210,7 +210,7 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
     before = tree_hash(app.parent)
     for command in (("undo",), MIGRATE):
         messages = kstate(command[0], app, *command[1:], status=4).err
-        assert "nothing else shows that it happened" in messages
+        assert "there is no other sign of it" in messages
         assert str(app / UNDOING) in messages
     assert tree_hash(app.parent) == before
     (app / UNDOING).unlink()

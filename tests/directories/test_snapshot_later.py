@@ -209,7 +209,7 @@ def create_killed(folder: Path, unflushed: int) -> Path:
     ("unflushed", "step"),
     [
         # The other segments state 51. The first record of this one is at 31.
-        (1, "catch up (timestamped-window) up to orders-orders-per-minute-changelog:1=59, from offset 31"),
+        (1, "catch up (timestamped-window) from offset 31 up to orders-orders-per-minute-changelog:1=59"),
         # The log begins with a record of the segment, so the dump builds the store, and no other one.
         (
             0,

@@ -316,11 +316,11 @@ VERSIONED_REPLAYED: Final = FindingCode(
     changes_at_close=True,
     more=(
         "A versioned store keeps older versions in segments that Streams does not open when it starts. If a key's "
-        "next record is out of order, it becomes the earliest version, and queries no longer find the older ones. "
-        "If the application was killed, the rows may be ahead of the offset, because RocksDB can flush rows before "
-        "Streams commits the offset. Replaying records is harmless in a key-value store. In a versioned store, "
-        "versions are lost or end at a different time. kstate restores such a store correctly: it updates the store "
-        "if it was closed, and rebuilds it if the application was killed."
+        "next record is out of order, that record becomes the earliest version, and queries no longer find the "
+        "older ones. If the application was killed, the rows may be ahead of the offset, because RocksDB can flush "
+        "rows before Streams commits the offset. Replaying records is harmless in a key-value store. In a versioned "
+        "store, versions are lost or end at a different time. kstate restores such a store correctly: it updates "
+        "the store if it was closed, and rebuilds it if the application was killed."
     ),
     log=(log.FROM_OFFSET,),
     source=(

@@ -42,7 +42,8 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory and fails to start if "
-        "one does not exist. A store of another named topology has a different changelog, so kstate cannot move it."
+        "one of these topologies does not exist. A store of another named topology has a different changelog, so "
+        "kstate cannot move it."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
     source="in 4.3, TopologyMetadata.lookupBuilderForTask throws an UnknownTopologyException ({page})",

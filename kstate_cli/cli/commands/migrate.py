@@ -129,7 +129,7 @@ def migrate(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Upgrade or downgrade an application directory in place, so that Kafka Streams has nothing to restore.
+    """Upgrade or downgrade an application directory in place so that Kafka Streams has nothing to restore.
 
     Stop the application first. kstate keeps the old directory as a backup until you run `kstate clean`. Until then, you
     can undo the migration with `kstate undo`.

@@ -146,7 +146,7 @@ def rehome(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move every store to its task in a changed topology, so that Kafka Streams has nothing to restore.
+    """Move every store to its task in a changed topology so that Kafka Streams has nothing to restore.
 
     Use this command after sub-topologies were renumbered, split or merged. Stop all instances of the application first.
     If a task is incomplete on this host, kstate adds the missing stores from a dump or refuses to run. Until you run

@@ -51,7 +51,7 @@ def start_barrier(
     quiet: Quiet = False,
     warnings_ok: WarningsOk = False,
 ) -> int:
-    """Wait until all hosts have reached the barrier, so that all instances start together.
+    """Wait until all hosts have reached the barrier so that all instances start together.
 
     If one Kafka Streams instance starts alone, every task is assigned to that instance. It then restores all state from
     the broker, even though the other hosts have this state on disk. Each host writes one small file to PLACE and

@@ -80,7 +80,7 @@ def wipe(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move stores aside, so that Kafka Streams rebuilds them from the earliest offset in their changelogs.
+    """Move stores aside so that Kafka Streams rebuilds them from the earliest offset in their changelogs.
 
     Stop the application first. kstate also moves the offsets and Positions of these stores. It leaves a task's other
     stores in place, and Kafka Streams does not restore those, even under exactly-once. Until you run `kstate clean`,

@@ -188,8 +188,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             caught_up,
             (
                 "tombstones from the time between its data and the dump may be missing. Either delete.retention.ms "
-                "was shorter during that time, or kstate does not know how much time has passed (a different dump "
-                "or host, or changed clocks)"
+                "was shorter during that time, or kstate does not know how much time has passed (because of a "
+                "different dump or host, or a changed clock)"
             ),
             permissions=permissions,
         )
@@ -299,7 +299,7 @@ def _too_slow(log: Log) -> str | None:
     if deaf is not None and log.forgets:
         return (
             f"offsets {deaf.start} to {deaf.end - 1} of the dump were read "
-            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the preceding records, so tombstones from this time "
+            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the preceding records. Tombstones from this time "
             f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (

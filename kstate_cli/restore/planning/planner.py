@@ -441,7 +441,7 @@ def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Co
     for state in resolved.stores:
         # Its uncommitted rows cannot be told from the others, and no changelog gives the others back.
         if state.store.name not in rebuilt and not state.offsets:
-            why = "its task was not closed cleanly, and it has no changelog"
+            why = "the store has no changelog, and its task was not closed cleanly"
             yield OmitTree(str(state.store.path.relative_to(snapshot.app)), why)
             yield warning(f"kstate skips {resolved.task.name}/{state.store.name}, because {why}")
 
@@ -453,7 +453,7 @@ def _work_text(store: StoreWork) -> str:
     kind, end = store.spec.kind, f"up to {offsets_text(store.offsets)}"
     if store.rebuild:
         return f"rebuild ({kind}) from the earliest offset {end}, because {why}"
-    return f"catch up ({kind}) {end}, {why}"
+    return f"catch up ({kind}) {why} {end}"
 
 
 def _screen_text(store: StoreWork) -> str:
@@ -462,7 +462,7 @@ def _screen_text(store: StoreWork) -> str:
     why = next(part.verdict.why for part in store.parts if part.verdict.action is action)
     end = offsets_text(store.offsets)
     if not store.rebuild:
-        return f"catch up to {end}, {why}"
+        return f"catch up {why} to {end}"
     if store.existing is None:
         why = "the store does not exist"
     return f"rebuild from the earliest offset up to {end}, because {why}"
