@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Final
 
@@ -184,12 +185,28 @@ def size_text(size: int) -> str:
     return f"{amount:,.1f} {_UNITS[unit]}"
 
 
+@contextmanager
+def relative_paths(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Print paths in ``folder`` relative to it: names of temporary folders are longer than a line of a terminal."""
+    _base.append(os.fspath(folder))
+    try:
+        yield
+    finally:
+        _base.pop()
+
+
+_base: list[str] = []
+"""The folder of :func:`relative_paths`, if there is one."""
+
+
 def printable(text: object) -> str:
     """Return a text on one line, with every unprintable character escaped as in Python.
 
     Unprintable are line breaks, terminal escapes, bytes that are not UTF-8, and marks that turn the direction of text.
     """
     line = str(text)
+    for folder in _base:
+        line = line.replace(f"{folder}/", "")
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli import option, temporary
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli.environment import nothing_typed
 from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.output import Format, say
-from kstate_cli.texts import EXAMPLES, command
+from kstate_cli.texts import EXAMPLES, command, relative_paths, shell
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HELP_EXAMPLES: Final = {
     "demo": (
@@ -19,19 +22,19 @@ HELP_EXAMPLES: Final = {
 }
 
 
+_ARCHIVE: Final = "orders.tar.xz"
+
+
 def demo() -> int:
     """List a bundled directory that Kafka Streams 4.3.1 wrote, downgrade it to 4.2, list it again, and undo."""
     import tarfile
     from importlib.resources import files
 
-    from kstate_cli.cli.commands.ls import ls
-    from kstate_cli.cli.commands.migrate import migrate
-    from kstate_cli.cli.commands.undo import undo
     from kstate_cli.statedir.find import find_application
 
     with temporary.private_folder("demo") as folder:
         with (
-            files("kstate_cli").joinpath(EXAMPLES).joinpath("orders.tar.xz").open("rb") as archive,
+            files("kstate_cli").joinpath(EXAMPLES).joinpath(_ARCHIVE).open("rb") as archive,
             tarfile.open(fileobj=archive, mode="r:xz") as tar,
         ):
             if hasattr(tarfile, "data_filter"):
@@ -40,14 +43,28 @@ def demo() -> int:
             else:  # Python 3.11.2 of Debian 12 has no filters yet; the archive is our own
                 tar.extractall(folder)  # noqa: S202
         app = find_application(folder)
-        say(f"1. List a state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
-        ls(nothing_typed(), app)
-        say(f"2. Downgrade the directory to 4.2 without restoring stores: {command('migrate', app, option.TO, '4.2')}")
-        migrate(app, to="4.2", warnings_ok=True)
-        say(f"3. List the directory in the format of 4.2: {command('ls', app)}")
-        ls(nothing_typed(), app)
-        say(f"4. Undo the downgrade: {command('undo', app)}")
-        undo(app)
-        forget_commits()  # the folder is only ours, and goes with all that was changed in it
-        ls(nothing_typed(), app, output=Format.table)
+        # The folder is removed at the end: the relative paths fit where users unpack the same directory themselves.
+        with relative_paths(app.parent):
+            _run(app)
+    say(
+        "kstate has removed the directory of the demo. To unpack it here and run these commands yourself: "
+        f"{command('examples', option.OUT, EXAMPLES)} && {shell('tar', '-xJf', f'{EXAMPLES}/{_ARCHIVE}')}"
+    )
     return 0
+
+
+def _run(app: Path) -> None:
+    from kstate_cli.cli.commands.ls import ls
+    from kstate_cli.cli.commands.migrate import migrate
+    from kstate_cli.cli.commands.undo import undo
+
+    say(f"1. List a state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
+    ls(nothing_typed(), app)
+    say(f"2. Downgrade the directory to 4.2 without restoring stores: {command('migrate', app, option.TO, '4.2')}")
+    migrate(app, to="4.2", warnings_ok=True)
+    say(f"3. List the directory in the format of 4.2: {command('ls', app)}")
+    ls(nothing_typed(), app)
+    say(f"4. Undo the downgrade: {command('undo', app)}")
+    undo(app)
+    forget_commits()  # the folder is only ours, and goes with all that was changed in it
+    ls(nothing_typed(), app, output=Format.table)
