@@ -107,16 +107,19 @@ def keep_unchanged(_: Path) -> None:
 
 
 CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "as 4.3.1 closed it": (DEMO, keep_unchanged),
-    "no `status`: with transactional stores, closed or killed": (DEMO, as_left),
-    "`status` 0 of before, none in stores that are newer: turned on after a clean end": (DEMO, turned_on),
-    "`status` 1 of one store, none in the others: killed, and turned on after that": (DEMO, turned_on_after_a_kill),
-    "as 4.2.1 closed it": ("4.2.1-sparse-eos", keep_unchanged),
-    "none in one store, 0 in the others: turned off, and closed since": (DEMO, turned_off),
-    "`status` 1: turned off, and killed since": (DEMO, turned_off_and_killed),
-    "no `status`, and a `.checkpoint` in 0_0": (DEMO, beside_a_checkpoint),
-    "real 4.3.1, killed": ("4.3.1-kinds-eos-killed-open", keep_unchanged),
-    "no `status`, of every kind of store": ("4.3.1-kinds-eos", as_left),
+    "closed by 4.3.1": (DEMO, keep_unchanged),
+    "no `status`: closed or killed with transactional stores": (DEMO, as_left),
+    "`status` 0 except in new stores: transactional stores turned on after a clean close": (DEMO, turned_on),
+    "`status` 1 in one store, none in the others: killed, then transactional stores turned on": (
+        DEMO,
+        turned_on_after_a_kill,
+    ),
+    "closed by 4.2.1": ("4.2.1-sparse-eos", keep_unchanged),
+    "no `status` in one store, 0 in the others: transactional stores turned off, then closed": (DEMO, turned_off),
+    "`status` 1: transactional stores turned off, then killed": (DEMO, turned_off_and_killed),
+    "no `status`, and a `.checkpoint` file in 0_0": (DEMO, beside_a_checkpoint),
+    "killed with 4.3.1, not edited": ("4.3.1-kinds-eos-killed-open", keep_unchanged),
+    "no `status`, with every kind of store": ("4.3.1-kinds-eos", as_left),
 }
 
 
