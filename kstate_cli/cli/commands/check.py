@@ -77,7 +77,7 @@ def check(
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Assume that this release starts, such as 4.3. Required unless you pass --for-jar.",
+            help="Predict the next start with this release, such as 4.3. Required unless you pass --for-jar.",
             autocompletion=releases,
         ),
     ] = None,

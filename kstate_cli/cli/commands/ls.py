@@ -119,12 +119,12 @@ def ls(
 
     This command changes nothing, so you can run it while the application is running. The `keys` column counts the keys
     that `kstate query` would print. ~ marks an estimate, and ? marks a store that kstate cannot read. With --spec,
-    kstate prints a kstate.toml. It takes partition counts from a broker or a dump, and retentions from the rows.
-    Without --spec, --topology adds a column with each store's task in that topology.
+    kstate prints a kstate.toml. The partition counts come from a broker or a dump, and the retentions come from the
+    rows. Without --spec, --topology adds a column with each store's task in that topology.
 
-    The exit code is 1 if rows may be missing, or if the files exist only in a backup that kstate made. With --spec, it
-    is 1 if the kstate.toml contains lines that you must complete or check. Comments mark these lines. The exit code is
-    3 if the directory contains a file or directory that Kafka Streams does not create, and 4 if kstate cannot list a
+    The exit code is 1 if rows may be missing, or if the files exist only in a backup that kstate created. With --spec,
+    it is 1 if the kstate.toml contains lines that you must complete or check. Comments mark these lines. The exit code
+    is 3 if the directory contains a file or directory that Kafka Streams does not create, and 4 if kstate cannot list a
     task directory.
     """
     from kstate_cli.cli.views.spec_draft import SpecSources

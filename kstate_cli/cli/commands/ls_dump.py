@@ -41,7 +41,8 @@ def ls_dump(
 
     This command reads only manifests and footers. To check the complete files, run `kstate verify-dump`. The `to`
     column shows the offset that follows the last one in the dump. A gap is a range of offsets that is missing between
-    two full dumps, because the log no longer had these offsets. The exit code is 3 if a file is damaged or missing.
+    two full dumps, because the log no longer contained these offsets. The exit code is 3 if a file is damaged or
+    missing.
     """
     from kstate_cli.dump_reader.open import read_overview
 

@@ -20,14 +20,14 @@ from kstate_cli.texts import command
 HELP_EXAMPLES: Final = {
     "query": (
         Example(
-            "Look up a key in a store with string keys and long values",
+            "Look up a string key with an integer value",
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
             "Print a range of keys as JSON",
             "query range /data/app count --from a --to b -o json",
         ),
-        Example("Print ten raw rows, from any kind of store", "query raw-scan /data/app count --limit 10"),
+        Example("Print ten raw RocksDB rows from any kind of store", "query raw-scan /data/app count --limit 10"),
     ),
     "query key": (
         Example(

@@ -68,7 +68,7 @@ HELP_EXAMPLES: Final = {
             "rehome /data/app --topology new.txt --bootstrap-server broker:9092",
         ),
         Example(
-            "Complete tasks that were split across two hosts, from a dump",
+            "Use a dump to complete tasks that were split across two hosts",
             "rehome /app --topology b --from a --from-changelog /dump --for 4.3",
         ),
         Example(
@@ -109,8 +109,8 @@ def rehome(
             option.MAP,
             metavar="OLD=NEW",
             help=(
-                "Map sub-topology OLD to NEW, or to gone if it no longer exists. Use this option "
-                "instead of topology files. Can be repeated."
+                "Map sub-topology OLD to NEW, or to gone if OLD no longer exists. Use this option instead of "
+                "topology files. Can be repeated."
             ),
         ),
     ] = None,

@@ -40,9 +40,9 @@ HELP_EXAMPLES: Final = {
             "Print what kstate would write",
             "seed --from /dump --app v2 --bootstrap-server broker:9092 --dry-run",
         ),
-        Example("Continue the application as v2", "seed --from /dump --app v2 --bootstrap-server broker:9092"),
+        Example("Create the changelogs for v2", "seed --from /dump --app v2 --bootstrap-server broker:9092"),
         Example(
-            "DELETES the topics that this run created, if they are unused",
+            "DELETES the topics that the run created, if they are unused",
             "seed --undo --delete-topics seed.jsonl --bootstrap-server broker:9092",
         ),
     ),

@@ -69,8 +69,8 @@ class SeedSourceOptions:
             metavar="FILE",
             help=(
                 "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
-                "newest record of each key if the store needs no older records. Required if --from is a "
-                "directory, because kstate needs the retentions."
+                "newest record of each key if the store needs no older records. Required if you pass application "
+                "directories, because kstate needs the retentions."
             ),
             readable=False,
         ),
@@ -201,7 +201,7 @@ class SeedPartitionOptions:
 class SeedDirectoryOptions:
     """The directories of the new application."""
 
-    HELP_PANEL: ClassVar[str] = "Directories"
+    HELP_PANEL: ClassVar[str] = "State directories"
 
     out: Annotated[
         Path | None,

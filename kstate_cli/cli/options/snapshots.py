@@ -30,7 +30,7 @@ ExpiryGrace = Annotated[
     typer.Option(
         option.GRACE,
         metavar="AGE",
-        help="Delete a snapshot only if a run at least AGE ago marked the snapshot as expired.",
+        help="Delete a snapshot only if it was marked as expired at least AGE ago.",
     ),
 ]
 
