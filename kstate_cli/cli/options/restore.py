@@ -179,7 +179,7 @@ class SelectionOptions:
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="Read store kinds and retentions from this kstate.toml.",
+            help="Read store kinds and retentions from a kstate.toml.",
             readable=False,
         ),
     ] = None
