@@ -13,6 +13,8 @@ from tests.golden import unpack
 from .support import kstate_here
 from .test_locks import locked
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def check(app: Path, target: str, status: int | None) -> CommandResult:
     (app / ".lock").touch()

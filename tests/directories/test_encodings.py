@@ -17,6 +17,8 @@ from tests.restore.support import digest
 from .test_cold import EXAMPLES
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 USUAL = Writer()
 MIXES = {

@@ -18,6 +18,8 @@ from .listings import three_hosts, write_listing
 from .support import kstate
 from .test_screen import on_a_terminal
 
+pytestmark = pytest.mark.rotating(3)
+
 
 class Page(HTMLParser):
     """What a browser is given: every element with its attributes, and the text."""

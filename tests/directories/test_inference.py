@@ -20,7 +20,7 @@ from tests.unit.specification import truth
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 Read = Callable[[str], Application]
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"

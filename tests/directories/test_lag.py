@@ -13,6 +13,8 @@ from tests.golden import unpack
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
+pytestmark = pytest.mark.rotating(3)
+
 DUMP = EXAMPLES / "dump"
 GOLDEN = "4.3.1-demo-eos"
 

@@ -19,6 +19,8 @@ from kstate_cli.snapshot.restoring import SnapshotFiles
 from .support import kstate, kstate_here
 from .test_cold import RESTORE
 
+pytestmark = pytest.mark.rotating(3)
+
 LINE = (*RESTORE, "--warnings-ok", "--quiet", "--workers", "1")
 
 
@@ -65,6 +67,7 @@ def nothing(*_: object) -> None:
     """Change nothing."""
 
 
+@pytest.mark.rotating(1)
 def test_a_restoration_that_fails(app: Path, trap: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patched(
         monkeypatch,

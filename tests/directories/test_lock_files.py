@@ -12,6 +12,8 @@ from tests.golden import unpack
 
 from .support import kstate_here
 
+pytestmark = pytest.mark.rotating(3)
+
 OWN = (LOCK, PROCESS_FILE)
 
 

@@ -16,6 +16,8 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 HOLD = """
 import fcntl, sys
 lock = open(sys.argv[1], "r+")

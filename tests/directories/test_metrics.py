@@ -16,6 +16,8 @@ from tests.golden import unpack
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
+pytestmark = pytest.mark.rotating(3)
+
 
 def read(path: Path, command: str = "migrate") -> dict[str, float]:
     results = {}

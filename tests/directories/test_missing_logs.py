@@ -18,6 +18,8 @@ from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from tests.golden import unpack
 
+pytestmark = pytest.mark.rotating(3)
+
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Application:

@@ -20,6 +20,8 @@ from tests.golden import unpack
 from .store_options import databases
 from .support import kstate_here, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STORE = Path("0_0/rocksdb/latest-order")
 _FLUSHES = 8

@@ -23,6 +23,8 @@ from . import test_standard
 from .test_standard import COMMAND_LINES, DUMP, Case
 from .warm import Warm
 
+pytestmark = pytest.mark.rotating(3)
+
 templates, warm = test_standard.templates, test_standard.warm
 BOUNDED = {
     "explain": "its catalogue is part of kstate",

@@ -18,6 +18,8 @@ from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
+pytestmark = pytest.mark.rotating(3)
+
 Offsets = Mapping[TopicPartition, tuple[set[int], int]]
 
 

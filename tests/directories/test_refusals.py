@@ -14,6 +14,8 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 MALFORMED = {
     "empty": "",
     "no second line": "0\n",

@@ -13,6 +13,8 @@ from tests.growing import GrowingDump
 
 from .support import kstate_here
 
+pytestmark = pytest.mark.rotating(3)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SPEC = EXAMPLES / "dump.toml"
 FILE = "orders-visits-changelog/1/part-00000.parquet"

@@ -11,6 +11,8 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
+pytestmark = pytest.mark.rotating(3)
+
 CODE = "sessions-before-headers"
 FAMILY = "sessionKeyValueWithHeaders"
 STORE = "session-final"

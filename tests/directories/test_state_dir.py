@@ -14,6 +14,8 @@ from .changes import change_commands
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
+pytestmark = pytest.mark.rotating(3)
+
 READERS: dict[str, tuple[object, ...]] = {
     "ls": ("ls", "STATE"),
     "inspect-position": ("inspect-position", "STATE", "--task", "0_0"),

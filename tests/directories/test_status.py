@@ -26,6 +26,8 @@ from tests.json_lines import schema
 from .support import kstate, kstate_here
 from .test_locks import locked
 
+pytestmark = pytest.mark.rotating(3)
+
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:

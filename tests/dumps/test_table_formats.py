@@ -18,6 +18,8 @@ from kstate_cli.dump_reader.open import read_dump
 from .support import A, content, expected_content, open_dump, rows, several, write
 from .test_refusals import refusal, text
 
+pytestmark = pytest.mark.rotating(2)
+
 UUID = "0198c7a2-1111-7abc-8def-0123456789ab"
 TABLES = {
     "_delta_log/00000000000000000000.json": "Delta Lake",

@@ -38,6 +38,8 @@ from kstate_cli.statedir.names import PROCESS_FILE
 from ..directories.support import data_rows, kstate, tree_hash
 from ..golden import FOLDER as GOLDEN
 
+pytestmark = pytest.mark.rotating(2)
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 DUMP = EXAMPLES / "dump"
@@ -116,6 +118,7 @@ def test_readme() -> None:
         assert (ROOT / target).exists(), target
 
 
+@pytest.mark.rotating(2)
 def test_readme_restores(tmp_path: Path) -> None:
     (line,) = {" ".join(words) for words in _commands(README) if words[0] == "restore"}
     words = ["/".join([str(tmp_path), "orders"]) if word.endswith("/orders") else word for word in line.split()]
@@ -232,6 +235,7 @@ def _pod(number: int, volumes: Path, *, patience: int = 120, repository: Path | 
                           timeout=300).returncode  # fmt: skip
 
 
+@pytest.mark.rotating(2)
 def test_all_volumes_are_lost(whole: Path, tmp_path: Path) -> None:
     """Each pod restores its share, and none goes on before all have; a pod that starts again finds its tasks and does nothing."""
     volumes = tmp_path / "volumes"
@@ -328,6 +332,7 @@ def _logs(dumper: ModuleType) -> dict[TopicPartition, Any]:
     }
 
 
+@pytest.mark.rotating(2)
 def test_manifest(dumper: ModuleType, files: Path) -> None:
     """From the files and the broker's offsets: the very manifest that the dump has."""
     logs = _logs(dumper)

@@ -22,6 +22,8 @@ from kstate_cli.specification.toml_file import read_configuration
 from ..directories.support import kstate
 from .test_nightly import COMMANDS, KSTATE
 
+pytestmark = pytest.mark.rotating(2)
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MONITORING = EXAMPLES / "monitoring"
 TUTORIAL = EXAMPLES.parent / "docs" / "tutorials" / "standby.md"

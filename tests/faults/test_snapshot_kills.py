@@ -24,7 +24,7 @@ from tests.object_store import ObjectStore
 from .bucket_kills import PROGRAM, STORES, kill_all, prepare, world_of
 from .forked import ROOT
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4, "processes that a fault has interrupted")
 
 MOMENTS = int(os.environ.get("KSTATE_KILLS", "9"))
 """Of each of the three sweeps."""

@@ -116,7 +116,7 @@ def run(kstate: Kstate, case: Case, app: Path, place: str, trap: Path, at: int) 
     return ended, int(count.read_text())
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(5)
 @pytest.mark.timeout(7200)
 # RocksDB opens the databases of a restoration by path, at calls that differ from run to run.
 @pytest.mark.parametrize(

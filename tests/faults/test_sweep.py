@@ -33,7 +33,7 @@ CASES = tuple(os.environ.get("KSTATE_FAULTS_CASES", "").split(","))
 SweepOf = Callable[[Case], Sweep]
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.timeout(3600)  # an interrupted chunk would leave an answer of the zygote to the next one
 @pytest.mark.parametrize("number", range(CHUNKS))
 def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:

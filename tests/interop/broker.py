@@ -16,7 +16,7 @@ from types import TracebackType
 
 from tests.ports import number_of, reserved_port
 
-from .releases import BROKER_VERSION, InteropError, broker_jars, home, one_process
+from .releases import BROKER_VERSION, SILENT, InteropError, archive_of, broker_jars, home, one_process
 
 _START_SECONDS = 300
 _PROPERTIES = """\
@@ -91,13 +91,11 @@ def _archive_options(version: str) -> list[str]:
 
     The first broker of a version and a JVM writes the archive when it ends. A JVM does not use the archive of another one.
     """
-    jvm = Path(shutil.which("java") or "java").resolve()
-    target = home() / "archives" / f"broker-{version}-{hashlib.sha256(bytes(jvm)).hexdigest()[:8]}.jsa"
+    target = archive_of(f"broker-{version}", str(broker_jars(version)))
     with one_process("archives"):
         if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
             _write_archive(version, target)
-    return [f"-XX:SharedArchiveFile={target}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return [f"-XX:SharedArchiveFile={target}", *SILENT]
 
 
 def _write_archive(version: str, target: Path) -> None:

@@ -129,7 +129,7 @@ class Harness:
         """The JVM of this release."""
         jvm = self._jvms.get(version)
         if jvm is None or not jvm.alive:
-            jvm = self._jvms[version] = Jvm(version, self.folder / "logs" / f"{version}.log")
+            jvm = self._jvms[version] = Jvm(version, self.folder / "logs" / f"{version}.log", archives=True)
         return jvm
 
     def command(self, version: str, **members: Any) -> Reply:

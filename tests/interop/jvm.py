@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import subprocess
@@ -10,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
-from .releases import InteropError, classes, streams_jars
+from .releases import SILENT, InteropError, archive_of, classes, streams_jars
 
 Event = dict[str, Any]
 _LOG_LINE = re.compile(r"\] (WARN|ERROR) (\S+) - (.*)")
@@ -38,6 +39,54 @@ class Reply:
         )
 
 
+@dataclass
+class _Archiving:
+    """
+    How a JVM shares the classes of a release with later ones, which then map them instead of loading and verifying them.
+
+    The first JVM of a class path that has run an application writes the archive when it ends; the others of that time do without.
+    """
+
+    options: list[str]
+    partial: Path | None = None
+    target: Path | None = None
+    lock: IO[bytes] | None = None
+    used: bool = False
+    """It has run an application."""
+
+    @classmethod
+    def of(cls, name: str, class_path: str, *, writes: bool) -> _Archiving:
+        """Return the options for this class path. `writes`: write the archive if it does not exist."""
+        target = archive_of(name, class_path)
+        if target.exists():
+            return cls([f"-XX:SharedArchiveFile={target}", *SILENT])
+        if not writes:
+            return cls([])
+        lock = target.with_suffix(".lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return cls([])
+        partial = target.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        return cls([f"-XX:ArchiveClassesAtExit={partial}", *SILENT], partial, target, lock)
+
+    @property
+    def seconds(self) -> int:
+        """How long the JVM may take to end."""
+        return 300 if self.lock else 5
+
+    def end(self) -> None:
+        """Keep the archive, if it has the classes of an application."""
+        if self.lock is None or self.partial is None or self.target is None:
+            return
+        if self.used and self.partial.exists():
+            self.partial.rename(self.target)
+        self.lock.close()
+        self.lock = None
+
+
 class Jvm:
     """The harness in a JVM of one release. Not for several threads at once."""
 
@@ -51,20 +100,22 @@ class Jvm:
         jars: Sequence[Path] = (),
         main: str = "interop.Main",
         more: Sequence[Path] = (),
+        archives: bool = False,
     ) -> None:
         """
         Start it. `quick` leaves out the second compiler, which only a long run pays back.
 
-        `jars`: folders of more jars for the class path. `more`: folders of classes before all others. `main`: the server.
+        `jars`: folders of more jars for the class path. `more`: jars of more classes. `main`: the server.
+        `archives`: write the archive of classes if it does not exist. This delays the end of the JVM, also that of a halt.
         """
         self.version = version
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         tiered = ["-XX:TieredStopAtLevel=1"] if quick else []
-        folders = [str(folder) for folder in (*more, classes(version))]
-        path = [*folders, *(f"{folder}/*" for folder in (streams_jars(version), *jars))]
+        path = [str(classes(version)), *(f"{folder}/*" for folder in (streams_jars(version), *jars)), *map(str, more)]
+        self._archiving = _Archiving.of(f"streams-{version}", ":".join(path[:2]), writes=archives and len(path) == 2)
         simple = "-Dorg.slf4j.simpleLogger."
-        command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *tiered, f"{simple}defaultLogLevel=warn",
+        command = ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *tiered, *self._archiving.options, f"{simple}defaultLogLevel=warn",
                    f"{simple}log.org.apache.kafka.streams=info", f"{simple}showDateTime=true",
                    f"{simple}dateTimeFormat=HH:mm:ss.SSS", "-cp", ":".join(path), main]  # fmt: skip
         with log.open("ab") as errors:
@@ -100,6 +151,7 @@ class Jvm:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise InteropError("no pipes")
+        self._archiving.used |= command["do"] == "run"
         begin = self._log.stat().st_size
         stdin.write(json.dumps(command).encode() + b"\n")
         stdin.flush()
@@ -125,12 +177,13 @@ class Jvm:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            self._process.wait(5)
+            self._process.wait(self._archiving.seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
+        self._archiving.end()
 
     def _warnings(self, begin: int) -> list[Event]:
         """

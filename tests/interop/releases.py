@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ PROVING = os.environ.get("KSTATE_INTEROP_RELEASE")
 """A release that is to be proven (scripts/prove-release.sh): what is run with several is run with this one then."""
 JAVA = Path(__file__).resolve().parent / "java"
 BROKER_VERSION = "4.3.1"
+SILENT = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""Options of a JVM that starts without its archive of classes when the archive is of no use, and does not warn."""
 GLOBAL_TABLE = "global-table"
 """The global table of the topology "kinds"."""
 
@@ -109,26 +112,45 @@ def kafka_tests(version: str) -> Path:
 
 
 def classes(version: str) -> Path:
-    """The harness compiled against this release; compiled when its sources have changed."""
+    """The jar of the harness compiled against this release; compiled when its sources have changed."""
     return compiled(version, _sources(version))
 
 
 def compiled(version: str, files: Sequence[Path], more: Sequence[Path] = ()) -> Path:
-    """Return the folder of these sources compiled against a release and `more` folders of classes, once for each text."""
+    """Return the jar of these sources compiled against a release and `more` jars, written once for each text."""
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    target = home() / "classes" / f"{version}-{digest}"
+    target = home() / "classes" / f"{version}-{digest}.jar"
     path = ":".join(map(str, [*more, streams_jars(version) / "*"]))
     with one_process("classes"):
         if not target.exists():
-            partial = target.with_name(f"{target.name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            command = ["javac", "-nowarn", "-Xlint:-deprecation", "--release", "17", "-cp", path, "-d", str(partial)]
-            process = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
-            if process.returncode:
-                raise InteropError(f"the harness does not compile against {version}:\n{process.stderr}")
-            partial.rename(target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+                command = [
+                    "javac",
+                    "-nowarn",
+                    "-Xlint:-deprecation",
+                    "--release",
+                    "17",
+                    "-cp",
+                    path,
+                    "-d",
+                    f"{folder}/all",
+                ]
+                process = subprocess.run([*command, *map(str, files)], stderr=subprocess.PIPE, text=True, check=False)
+                if process.returncode:
+                    raise InteropError(f"the harness does not compile against {version}:\n{process.stderr}")
+                shutil.make_archive(f"{folder}/all", "zip", f"{folder}/all")
+                Path(folder, "all.zip").rename(target)
     return target
+
+
+def archive_of(name: str, class_path: str) -> Path:
+    """Return the path of the archive of classes for this class path and this JVM: another JVM does not read it."""
+    jvm = Path(shutil.which("java") or "java").resolve()
+    digest = hashlib.sha256(f"{jvm}\n{class_path}".encode()).hexdigest()[:12]
+    folder = home() / "archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}-{digest}.jsa"
 
 
 def _sources(version: str) -> list[Path]:

@@ -85,7 +85,7 @@ def lively(files: list[set[str]], sizes: list[int]) -> bool:
     return bool(new and old) and len(set(sizes)) > CALLS // 4
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 @pytest.mark.timeout(3600)
 def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) -> None:
     app = application("kinds", "eos")

@@ -59,6 +59,7 @@ def prepare(case: Case, release: str, base: Callable[[Kind], Base], folder: Path
     return directory
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("case", "release"), PAIRS, ids=lambda value: value if isinstance(value, str) else value.name)
 def test_kafka_streams_confirms_the_prediction(

@@ -79,6 +79,7 @@ def both_sides(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], 
     return f"{predicted.command.report}\n{lines}\n{text[:3000]}"
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("case", "release"), PAIRS, ids=lambda value: value if isinstance(value, str) else value.name)
 def test_new_topology_confirms_the_prediction(

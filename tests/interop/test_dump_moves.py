@@ -44,7 +44,7 @@ from .harness import Harness
 from .restoring import CLEANER, CompactingHarness
 from .support import ALL, ROOT, kstate
 
-pytestmark = [pytest.mark.interop, pytest.mark.rotating(4)]
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(5)]
 
 _SECONDS = 240
 KILLS = 100 if ALL else 6
@@ -263,7 +263,7 @@ def test_max_rate(harness: Harness, tmp_path: Path) -> None:
     assert result.summary["seconds"] > 30_000 * 40 / 2**20, "not even the values could have come by then"
 
 
-@pytest.mark.rotating(3, "long dumps")
+@pytest.mark.rotating(4, "long dumps")
 def test_on_spark(harness: Harness, tmp_path: Path) -> None:
     """The same tasks, and so the same files: a full there, what is new here."""
     topic, out = Topic(harness.bootstrap, partitions=2), tmp_path / "dump"

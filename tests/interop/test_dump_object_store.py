@@ -75,6 +75,7 @@ def bucketed(harness: Harness, objects: ObjectStore, tmp_path: Path) -> Bucketed
     return Bucketed(harness, objects, tmp_path, Topic(harness.bootstrap))
 
 
+@pytest.mark.rotating(4, "long dumps")
 def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: Path) -> None:
     """Round after round as into a folder; the restored rows are the same; fulls that are not kept go when they are old."""
     bucketed = Bucketed(harness, objects, tmp_path, Topic(harness.bootstrap, TOPIC, partitions=2))
@@ -126,7 +127,7 @@ def test_first_of_two_writers_wins_and_the_second_leaves_no_object(bucketed: Buc
     assert bucketed.is_whole() == bucketed.topic.records()
 
 
-@pytest.mark.rotating(3, "long dumps")
+@pytest.mark.rotating(4, "long dumps")
 def test_a_store_that_no_longer_answers_is_not_waited_for_after_a_signal(bucketed: Bucketed) -> None:
     """It accepts connections, and says nothing: boto3 alone would ask each of many things for five minutes."""
     bucketed.topic.produce(40_000)

@@ -47,7 +47,7 @@ def _interrupt(harness: Harness, out: Path, topic: str, *options: str) -> tuple[
         return process.wait(_SECONDS), content
 
 
-@pytest.mark.rotating(3, "long dumps")
+@pytest.mark.rotating(4, "long dumps")
 def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
     topic = Topic(harness.bootstrap, partitions=PARTITIONS, cleanup_policy="compact")
     for partition in range(PARTITIONS):
@@ -74,7 +74,7 @@ def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
     assert len(newest(out).fulls) == PARTITIONS, "no partition was read twice"
 
 
-@pytest.mark.rotating(3, "long dumps")
+@pytest.mark.rotating(4, "long dumps")
 def test_time_limit_shorter_than_a_range(harness: Harness, tmp_path: Path) -> None:
     """One partition, one range: each call keeps what it has read by then, and a bounded number of calls reads all."""
     topic = Topic(harness.bootstrap, cleanup_policy="compact")

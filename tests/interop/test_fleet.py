@@ -20,7 +20,7 @@ STREAMS = {"group.protocol": "streams", "client.id": ""}
 """KIP-1071, and again no `client.id` of its own."""
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Path) -> None:
     app = application("kinds", "eos")
     state, listing = tmp_path / "state", tmp_path / "web-1.json"
@@ -53,7 +53,7 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
     assert {row["host"] for row in after.rows if row["type"] == "member"} <= {"web-1"}
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> None:
     """To librdkafka it is no group (DEAD, classic): that its members are not known is said, and nothing of it that is wrong."""
     app = application("sparse", "eos")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
+from tests.sampling import rotated
 
 from .dumping import Record, on_broker
 from .harness import App, Harness, Run
@@ -47,7 +48,7 @@ class Behind:
         return [record for record in self.records[key] if record[0] >= following]
 
 
-@pytest.fixture(scope="module", params=["eos", "alos"])
+@pytest.fixture(scope="module", params=rotated(["eos", "alos"], 2, "lag"))
 def behind(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Behind:
     folder = tmp_path_factory.mktemp("lag")
     app = application("kinds", request.param)

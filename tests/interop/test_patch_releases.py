@@ -57,7 +57,7 @@ def copy_directory(folder: Path, name: str) -> Path:
     return folder / name
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("old", "new"), PAIRS)
 @pytest.mark.parametrize("topology", ["shared-read", "shared-written"])

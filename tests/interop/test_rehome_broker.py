@@ -98,7 +98,7 @@ class World:
         return kstate("rehome", self.directory, *both, *requests, "-o", "json", *words)
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 @pytest.mark.parametrize("version", RELEASES)
 def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_path: Path, version: str) -> None:
     world = World(harness, version, tmp_path, "merge-b")
@@ -171,7 +171,7 @@ def test_warns_of_a_group_that_cannot_be_described(harness: Harness, tmp_path: P
     assert result.status == 1 and "an instance may still be running" in str(warnings(result)), result.report
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 @pytest.mark.parametrize(("case", "streams"), [*SIZES.items()] if ALL else ALWAYS_SIZES)
 @pytest.mark.parametrize("version", RELEASES)
 def test_topics_with_two_partition_counts(

@@ -197,6 +197,7 @@ def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]
     return (WIPES if wipes_task(reply) else GOES_ON), records
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("edge", EDGES, ids=str)
 def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, setup: Setup, edge: Edge) -> None:

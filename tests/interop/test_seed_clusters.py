@@ -31,7 +31,7 @@ from .restoring import changelogs
 from .seeding import METADATA, Record, Source, await_end, content, delete_topics, page_commands
 from .support import BATCH, application, good, kstate, restored_records, wipes_task
 
-pytestmark = [pytest.mark.interop, pytest.mark.rotating(3)]
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(6)]
 
 _names = itertools.count(1)
 
@@ -142,7 +142,7 @@ def _logs(harness: Harness, other: Harness) -> None:
             future.result()
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.usefixtures("_logs")
 @pytest.mark.parametrize("topic", CASES)
 def test_an_offset_is_that_of_identified_records(harness: Harness, other: Harness, topic: str) -> None:
@@ -223,7 +223,6 @@ TABLES: dict[str, tuple[Sequence[Entry], str | None]] = {
 """Logs of the target, and what differs from the table that the application has."""
 
 
-@pytest.mark.rotating(6)
 @pytest.mark.parametrize("case", TABLES)
 def test_rows_of_a_table_are_those_of_the_source(harness: Harness, other: Harness, tmp_path: Path, case: str) -> None:
     """The offset is certain in each case; what a restoration reads before it is not."""
@@ -410,7 +409,7 @@ def _condition(result: CommandResult, name: str) -> str:
     return str(state)
 
 
-@pytest.mark.rotating(4, "moves of applications")
+@pytest.mark.rotating(5, "moves of applications")
 @pytest.mark.parametrize(("release", "guarantee"), [("4.2.1", "eos")])
 def test_the_same_application_continues_on_another_cluster(
     harness: Harness, other: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, guarantee: str

@@ -42,7 +42,7 @@ SAMPLE = [
 """Moves once each. ``test_seed_clusters.py`` moves an application to another cluster."""
 
 
-@pytest.mark.rotating(4, "moves of applications")
+@pytest.mark.rotating(5, "moves of applications")
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
 def test_a_moved_application_continues(clusters: Clusters, tmp_path: Path, case: Case) -> None:
     proof = prove(case, clusters, tmp_path)

@@ -42,7 +42,7 @@ from .restoring import write_spec
 from .seeding import add_partitions, content, events, meaning
 from .support import ALL, BATCH, application, good, kstate, restored_records, wipes_task
 
-pytestmark = [pytest.mark.interop, pytest.mark.rotating(4)]
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(6)]
 
 # Tables keep changelogs of their own: what is restored from an input topic cannot move.
 CONF = {"topology.optimization": "none"}
@@ -73,7 +73,7 @@ CASES = [
 ]
 
 
-@pytest.mark.rotating(4, "moves of applications")
+@pytest.mark.rotating(5, "moves of applications")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_application_continues_with_another_number_of_partitions(

@@ -38,7 +38,7 @@ from .harness import Harness
 from .seeding import METADATA, Source, content, delete_topics, events, page_commands, records_of
 from .support import ALL, kstate
 
-pytestmark = [pytest.mark.interop, pytest.mark.rotating(5)]
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(8)]
 
 _names = itertools.count(1)
 

@@ -41,7 +41,7 @@ def printed_description(harness: Harness, app: App) -> str:
         time.sleep(1)
 
 
-@pytest.mark.rotating(3, "commands next to a running application")
+@pytest.mark.rotating(4, "commands next to a running application")
 def test_it_is_taken_wherever_the_other_text_is(tmp_path: Path) -> None:
     described, tool = tmp_path / "described.txt", tmp_path / "tool.txt"
     with Harness(tmp_path / "harness", PROPERTIES, broker=VERSION) as harness:

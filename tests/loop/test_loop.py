@@ -27,7 +27,7 @@ from .world import Tally, World, WrongError
 pytestmark = pytest.mark.interop
 
 WORLDS = tuple(f"test-{number}" for number in range(8 if ALL else 1))
-ROUNDS = 12 if ALL else 5
+ROUNDS = 12 if ALL else 4
 AHEAD_MS = 45_000
 KEYS = 500
 _TRIES = 10
@@ -132,6 +132,7 @@ class Attack:
         return set(rows[self.topic, 0])
 
 
+@pytest.mark.rotating(3, "forgotten deletes")
 @pytest.mark.parametrize(
     "retention_ms",
     [
@@ -153,6 +154,7 @@ def test_five_hundred_keys_that_come_back(farm: Farm, tmp_path: Path, retention_
     assert restore.status == 4 or attack.rows() == {b"kept"}, restore
 
 
+@pytest.mark.rotating(3, "forgotten deletes")
 def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_path: Path) -> None:
     """The new full knows the longer one only, and a standby of before has not heard of the deletes."""
     retention_ms = 3_000
@@ -167,6 +169,7 @@ def test_a_retention_that_is_longer_when_the_next_full_begins(farm: Farm, tmp_pa
     assert restore.status in (0, 1) and attack.rows() == {b"kept"}, restore
 
 
+@pytest.mark.rotating(3, "forgotten deletes")
 def test_a_dump_that_was_made_again_by_a_host_that_is_no_longer_ahead(farm: Farm, tmp_path: Path) -> None:
     """The times of the standby are of the dump that was lost, 45 s ahead of those of the new one."""
     attack = Attack(farm, tmp_path, "again", 3_000)

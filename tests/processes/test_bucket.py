@@ -25,7 +25,7 @@ from kstate_cli.s3_objects import Objects, place_in_bucket
 from tests.dumps.test_growing import KEY, rows_of
 from tests.object_store import Fault, ObjectStore
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(3)
 
 RUN, OTHER = "0123456789ab", "ba9876543210"
 

@@ -23,7 +23,7 @@ from tests.golden import unpack
 from tests.object_store import ACCESS_KEY, SECRET
 from tests.restore.support import ROOT
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(3)
 
 _SECONDS = 300
 EXAMPLES = ROOT / "kstate_cli" / "examples"

@@ -16,7 +16,7 @@ from kstate_cli.cli.app import app
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.cli.shell_completion import VARIABLE, answer_shell
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(3)
 
 _CLI = typer.main.get_command(app)
 

@@ -11,7 +11,7 @@ import pytest
 from kstate_cli.errors import Interrupted
 from kstate_cli.rocks.errors import as_rocks_error
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(3)
 
 HEAD = """
 import os, random, signal, sys, threading, time

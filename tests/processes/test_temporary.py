@@ -18,7 +18,7 @@ from kstate_cli import temporary as leftovers
 from kstate_cli.rocks.shadow import Shadow
 from tests import syntax
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(3)
 
 ROOT = Path(leftovers.__file__).parent
 _NAMELESS = frozenset({"TemporaryFile"})

@@ -18,7 +18,7 @@ from kstate_cli.host import HostError
 from kstate_cli.parallel import Processes, Workers
 from kstate_cli.rocks.errors import RocksError
 
-pytestmark = pytest.mark.rotating(2)
+pytestmark = pytest.mark.rotating(3)
 
 MANY = 100
 

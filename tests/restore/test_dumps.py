@@ -17,7 +17,7 @@ from tests.bench.make_dump import make_dump
 
 from . import support
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 RECORDS = 60_000
 

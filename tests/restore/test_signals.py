@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from tests.sampling import rotated
+
 from .signals import MOMENTS, WAYS, Moment, Signals, Way, prepare
 
 ALL = os.environ.get("KSTATE_SIGNALS") == "all"
@@ -27,7 +29,12 @@ def strikes() -> list[tuple[str, list[tuple[Moment, Way]]]]:
     if ALL:
         return [(moment.name, [(moment, way) for way in WAYS]) for moment in MOMENTS]
     moments, ways = {moment.name: moment for moment in MOMENTS}, {way.name: way for way in WAYS}
-    return [("sample", [(moments[moment], ways[way]) for moment, way in SAMPLE.items()])]
+    return [
+        (
+            "sample",
+            [(moments[moment], ways[way]) for moment, way in rotated([*SAMPLE.items()], 3, "signals of a restoration")],
+        )
+    ]
 
 
 @pytest.mark.parametrize("rows", [pytest.param(choice, id=name) for name, choice in strikes()])

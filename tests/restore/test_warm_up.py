@@ -24,7 +24,7 @@ from tests import json_lines
 from . import support
 from .cluster import Cluster
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4, "warm-up")
 
 COMMAND = [sys.executable, "-m", "kstate_cli", "warm-up", "-o", "json"]
 
@@ -143,7 +143,7 @@ def test_it_is_taken(cache: Path) -> None:
     assert ours[:begin] == as_always[:begin]
 
 
-@pytest.mark.rotating(3, "warm-up")
+@pytest.mark.rotating(4, "warm-up")
 def test_a_second_call_finds_it(warm: Path) -> None:
     line, text = warm_up(warm)
     assert (line["made"], line["seconds"], line["path"]) == (False, None, str(_archive(warm)))
@@ -164,7 +164,7 @@ def restore(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
     return app, support.good(support.await_end(process)).stderr
 
 
-@pytest.mark.rotating(3, "warm-up")
+@pytest.mark.rotating(4, "warm-up")
 def test_a_restoration_is_the_same_and_says_the_same(
     warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_restoration_is_the_same_and_says_the_same(
     assert support.digest(app) == expected
 
 
-@pytest.mark.rotating(3, "warm-up")
+@pytest.mark.rotating(4, "warm-up")
 def test_damaged_archive_is_not_used(copied: Path, dump: Path, tmp_path: Path) -> None:
     """The JVM itself would map it, and die: it looks at the beginning alone."""
     archive = _archive(copied)
@@ -226,7 +226,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     assert [*folder.iterdir()] == []
 
 
-@pytest.mark.rotating(3, "warm-up")
+@pytest.mark.rotating(4, "warm-up")
 def test_where_it_cannot_be(tmp_path: Path) -> None:
     """Refused by what is in the way, before anything is started."""
     shared = tmp_path / "shared"

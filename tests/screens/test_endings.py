@@ -27,6 +27,8 @@ from tests.golden import unpack
 
 from .test_screens import EXAMPLES, Terminal, _environment
 
+pytestmark = pytest.mark.rotating(2)
+
 LAST = 6
 """Lines of the end that a person reads without scrolling, next to the prompt."""
 RESTORE = ("--from-changelog", "DUMP", "--spec", "SPEC", "--for", "4.3", "--engine", "local")

@@ -37,6 +37,8 @@ from tests import sampling
 
 from .slicing import HOUR, MIB, NOW, Headers, job_of, sorted_rows, write_dump
 
+pytestmark = pytest.mark.rotating(2)
+
 KINDS = sorted(kind.name for kind in store_kinds() if kind.is_exact and kind.key is not KeySchema.VERSIONED)
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]] | None]
 SAME_LENGTH = st.integers(0, 60).map(lambda number: b"key-%08d" % number)

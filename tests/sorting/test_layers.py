@@ -29,6 +29,8 @@ from kstate_cli.rocks.shadow import Shadow
 
 from .slicing import HOUR, MIB, NOW, Records, job_of, sorted_rows, write_dump
 
+pytestmark = pytest.mark.rotating(2)
+
 KINDS = sorted(kind.name for kind in store_kinds() if kind.is_exact)
 
 

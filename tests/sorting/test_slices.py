@@ -26,6 +26,8 @@ from kstate_cli.specification.draft import StoreSpec
 
 from .slicing import Records, job_of, key_of, write_dump
 
+pytestmark = pytest.mark.rotating(2)
+
 ROWLESS: dict[str, list[tuple[bytes | None, bytes | None]]] = {
     "null keys only": [(None, b"x" * 40), (None, None)],
     "deletes of nothing": [(b"", None)],
