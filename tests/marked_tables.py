@@ -134,7 +134,7 @@ def proven_releases() -> str:
 
 def start_rows() -> str:
     """Every row of the record of starts."""
-    messages = {"restored": "until RUNNING", "after": "after that", "moved": "active tasks elsewhere"}
+    messages = {"restored": "restored before RUNNING", "after": "restored later", "moved": "active tasks moved"}
     rows = []
     recorded = starts.read_record()
     for case in starts.cases():
@@ -154,11 +154,11 @@ def start_rows() -> str:
     head = (
         "lost",
         "protocol",
-        "the broker waits",
-        "apart",
-        "",
+        "rebalance delay",
+        "interval",
+        "settings",
         *messages.values(),
-        "active tasks of each",
+        "active tasks per instance",
         "RUNNING after",
     )
     return markdown_table(head, rows)
@@ -173,8 +173,8 @@ def rolling_rows() -> str:
          f"{row['still_longest']} s", f"{row['seconds']} s")
         for (source, target, way), row in sorted(results.items(), key=lambda pair: (pair[0][:2], ways.index(pair[0][2])))
     ]  # fmt: skip
-    head = ("", "how", "away, of a session of", "restored by the group", "a partition stood still", "the longest",
-            "until all had started")  # fmt: skip
+    head = ("releases", "procedure", "absence, session timeout", "restored records", "median pause", "longest pause",
+            "all started after")  # fmt: skip
     return markdown_table(head, rows)
 
 
@@ -189,11 +189,11 @@ def snapshot_rows() -> str:
 
 
 def _away(row: Mapping[str, Any]) -> str:
-    return f"{row['away']} s, {row['session']} s" if "away" in row else "not noted"
+    return f"{row['away']} s, {row['session']} s" if "away" in row else "not recorded"
 
 
 def _restored_cell(row: Mapping[str, Any]) -> str:
-    of = f", {row['of_the_killed']:,} of it in tasks of the killed one" if "of_the_killed" in row else ""
+    of = f" ({row['of_the_killed']:,} in the killed instance's tasks)" if "of_the_killed" in row else ""
     return f"{row['restored']:,}{of}"
 
 

@@ -38,16 +38,16 @@ from .support import application, good, kstate, migrate
 
 RECORD: Final = Path(__file__).resolve().parent / "rolling.jsonl"
 WAYS: Final = {
-    "migrate": "one after another, `kstate migrate` between stop and start",
-    "sessions": "the same, and a session is longer than a restart",
-    "patient": "the same, and sessions and transactions are longer than a restart",
-    "standby": "the same, and each task has a standby",
-    "killed": "the same, and the second instance is killed: `--unclean wipe`",
-    "together": "all stopped, migrated, started together",
-    "together-killed": "the same, and the second instance is killed: `--unclean wipe`",
-    "delete": "one after another, the directory deleted: without kstate",
-    "static": "one after another, static members, `kstate migrate`",
-    "static-delete": "one after another, static members, the directory deleted",
+    "migrate": "one after another, with `kstate migrate` between stop and start",
+    "sessions": "the same, with sessions longer than a restart",
+    "patient": "the same, with sessions and transactions longer than a restart",
+    "standby": "the same, with a standby for each task",
+    "killed": "the same, but the second instance is killed (`--unclean wipe`)",
+    "together": "all stopped, migrated, and started together",
+    "together-killed": "the same, but the second instance is killed (`--unclean wipe`)",
+    "delete": "one after another, without kstate (the directories are deleted)",
+    "static": "one after another, with static members and `kstate migrate`",
+    "static-delete": "one after another, with static members, without kstate (the directories are deleted)",
 }
 _LOOK_SECONDS: Final = 0.1
 _SESSION_MS: Final = 45_000
