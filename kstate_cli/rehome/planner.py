@@ -243,8 +243,8 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
             continue
         yield key, str(LeaveReason.COPY)
         yield note(
-            f"if only one sub-topology writes {placement.store}, its copy is complete. To keep this copy, specify "
-            f"{table_of(placement.store)} subtopology = N in kstate.toml ({option.SPEC}). Kafka Streams then does "
+            f"if only one sub-topology writes {placement.store}, its copy is complete. To keep this copy, set "
+            f"subtopology = N in {table_of(placement.store)} in kstate.toml ({option.SPEC}). Kafka Streams then does "
             "not restore the store"
         )
 

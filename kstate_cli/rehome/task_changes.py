@@ -23,7 +23,7 @@ from kstate_cli.offsets.model import StoreOffsets
 from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.rehome.model import LeaveReason, MissingStore, Placement, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout
-from kstate_cli.specification.draft import IN_MEMORY, table_of
+from kstate_cli.specification.draft import IN_MEMORY, table_lines
 from kstate_cli.statedir.model import Task
 from kstate_cli.statedir.names import CHECKPOINT
 from kstate_cli.texts import first_lines, some
@@ -275,8 +275,11 @@ def _kind_unknown(layout: RehomeLayout, message: str, stores: list[str], *, hint
         details=first_lines(stores),
         where=str(layout.snapshot.app.path),
         code=WhyRefused.KIND_UNKNOWN,
-        hint=hint,
-        hint_details=[f'{table_of(name)} kind = "timestamped-key-value" or its real kind' for name in stores[:_MOST]],
+        hint=f"{hint}. Correct the kinds in these lines, and remove each #:",
+        hint_details=[
+            *(["format = 1"] if layout.snapshot.options.spec is None else []),
+            *(line for name in stores[:_MOST] for line in table_lines(name, '# kind = "timestamped-key-value"')),
+        ],
     )
 
 

@@ -26,7 +26,7 @@ from kstate_cli.rows.errors import StoreUnreadable, UnknownStateStoreError, look
 from kstate_cli.rows.records import Layout, layout_of
 from kstate_cli.rows.segment import Databases, ReadAs, Segment, StoreReader
 from kstate_cli.rows.values import FOREVER
-from kstate_cli.specification.draft import IN_MEMORY
+from kstate_cli.specification.draft import IN_MEMORY, table_lines
 from kstate_cli.statedir.find import store_folders
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode, both_places
@@ -191,13 +191,14 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
             f"store {name} is in several topologies: {', '.join(topologies)}",
             hint=f"pass one of them: {option.TOPOLOGY}",
         )
-    if len({_subtopology(task) for task in tasks}) > 1:
+    numbers = {_subtopology(task) for task in tasks}
+    if len(numbers) > 1:
         raise Refused(
             f"store {name} is in tasks of several sub-topologies: {', '.join(task.name for task in tasks)}",
             hint=(
-                f"only one of these sub-topologies is current. Specify it in kstate.toml ({option.SPEC}): "
-                f"[stores.{name}] subtopology = …"
+                f"only one of these sub-topologies is current. Specify it in kstate.toml ({option.SPEC}), for example:"
             ),
+            hint_details=table_lines(name, f"subtopology = {max(filter(None, numbers))}"),
         )
 
 

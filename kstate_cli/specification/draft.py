@@ -261,6 +261,11 @@ def table_of(store: str) -> str:
     return f"[stores.{store}]"
 
 
+def table_lines(store: str, *lines: str) -> list[str]:
+    """Return the table of a store with its lines, ready to paste."""
+    return [table_of(store), *lines]
+
+
 def line_of(missing: Missing) -> str:
     """Return the line to add: with the likeliest answer, or with dots to replace."""
     answer = "..."
@@ -330,7 +335,7 @@ def _refusal(missing: list[Missing], file_name: str, tables: Collection[str] | N
     last = None
     for entry in sorted(requested, key=lambda entry: entry.store):
         if entry.store != last:
-            lines.append(table_of(entry.store))
+            lines += table_lines(entry.store)
             last = entry.store
         lines.append(_toml_line(entry))
     action, more = "write", ""

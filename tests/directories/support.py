@@ -22,7 +22,7 @@ from kstate_cli.cli.app import main
 from kstate_cli.releases import RELEASES, OffsetsHome
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
-from tests import json_lines, named_options
+from tests import json_lines, named_options, printed_toml
 from tests.command_result import CommandResult
 
 from . import warm
@@ -79,6 +79,7 @@ def _result_of(arguments: tuple[object, ...], code: int, out: str, err: str, sta
         assert code == status, f"exit {code}, not {status}\n{out}\n{err}"
     json_lines.check(arguments, code, out, err)
     named_options.check(arguments, out, err)
+    printed_toml.check(f"{out}\n{err}")
     return CommandResult(code, out, err)
 
 
@@ -118,6 +119,7 @@ def kstate_here(*arguments: object, status: int | None = 0) -> CommandResult:
         assert code == status, f"exit {code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
     json_lines.check(arguments, code, out.getvalue(), err.getvalue())
     named_options.check(arguments, out.getvalue(), err.getvalue())
+    printed_toml.check(f"{out.getvalue()}\n{err.getvalue()}")
     return CommandResult(code, out.getvalue(), err.getvalue())
 
 

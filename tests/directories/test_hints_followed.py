@@ -456,8 +456,8 @@ def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm)
         )
     refusal = warm("query", "range", app, "latest-order")
     assert refusal.status == 4, refusal.report
-    (table, key) = re.findall(r"(\[stores\.latest-order\]) (subtopology) = ", refusal.err)[0]
-    (tmp_path / "kstate.toml").write_text(f"format = 1\n{table}\n{key} = 0\n")
+    table = re.findall(r"    (\[stores\.latest-order\])\n    (subtopology = \d)\n", refusal.err)[0]
+    (tmp_path / "kstate.toml").write_text("\n".join(["format = 1", *table, ""]))
     followed = warm("query", "range", app, "latest-order", "--spec", tmp_path / "kstate.toml")
     assert followed.status in (0, 1), followed.report
 

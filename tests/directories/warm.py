@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests import named_options
+from tests import named_options, printed_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOSED, FULL = "closed", "/dev/full"
@@ -138,6 +138,7 @@ class Warm:
         out, err = ((Path(self._folder.name) / name).read_text(errors="replace") for name in ("out", "err"))
         assert "Traceback" not in err, err
         named_options.check(self._argv, out, err)
+        printed_toml.check(f"{out}\n{err}")
         return Ended(status, out, err)
 
     def _line(self) -> dict[str, Any]:

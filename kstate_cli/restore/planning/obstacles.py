@@ -17,7 +17,7 @@ from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, s
 from kstate_cli.releases import Release, unproven_too
 from kstate_cli.restore.planning.as_of import leader_epoch_of
 from kstate_cli.restore.planning.plan import Outcome, Refusal, RestoreOptions, RestoreSnapshot, StoreWork
-from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
+from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec, literal, table_lines
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
 from kstate_cli.statedir.problems import Place, Problem, store_place
@@ -167,13 +167,12 @@ def _similar_ignored(snapshot: RestoreSnapshot) -> str:
     return did_you_mean(unmatched, topics)
 
 
-def _table_lines(store: str, topology: str | None) -> Iterator[str]:
-    """Yield the table of kstate.toml for a store, ready to paste, with the kind that leaves all to Streams."""
-    yield f'[stores."{store}"]'
-    yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if the store was in RocksDB: its kind'
+def _table_lines(store: str, topology: str | None) -> list[str]:
+    """Return the table of kstate.toml for a store, ready to paste, with the kind that leaves all to Streams."""
+    lines = [f"kind = {literal(IN_MEMORY)} # restored by Streams at every start; if the store was in RocksDB: its kind"]
     if topology is not None:
-        yield f'topology = "{topology}"'
-    yield "subtopology = 0 # N of its tasks N_0, N_1, …"
+        lines.append(f"topology = {literal(topology)}")
+    return table_lines(store, *lines, "subtopology = 0 # N of its tasks N_0, N_1, …")
 
 
 def judge_topics(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] | None) -> Iterator[Outcome]:

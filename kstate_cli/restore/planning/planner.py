@@ -41,7 +41,7 @@ from kstate_cli.restore.planning.plan import (
     read_snapshot,
 )
 from kstate_cli.restore.planning.store_work import has_stated_partitions, judge_store
-from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec
+from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec, table_of
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some, suggest
 
@@ -346,7 +346,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec, promised: PromisedTask
         refusal = Refusal(
             f"{spec.name}: kstate does not know its sub-topology. "
             f"{suggest(f'Pass {option.TOPOLOGY} FILE or add', option.TOPOLOGY) or 'Add'} subtopology = … to "
-            f"[stores.{spec.name}]"
+            f"{table_of(spec.name)}"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])
     return _StoreTasks([f"{_folder(spec)}{spec.subtopology}_{partition}" for partition in partitions], outcomes)
@@ -358,7 +358,7 @@ def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[O
     if surplus:
         yield Refusal(
             f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, but no task has this partition "
-            f"(partitions = {spec.partitions} in [stores.{spec.name}])"
+            f"(partitions = {spec.partitions} in {table_of(spec.name)})"
         )
 
 
@@ -381,7 +381,7 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
         text = f"{GLOBAL}/{spec.name}: its processor may transform records. To restore it, start Kafka Streams"
     else:
         text = (
-            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or source = "processor" if its '
+            f'{GLOBAL}/{spec.name}: add source = "table" to {table_of(spec.name)}, or source = "processor" if its '
             "processor may transform records"
         )
     return _StoreTasks(outcomes=[Refusal(text)])

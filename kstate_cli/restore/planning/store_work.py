@@ -148,7 +148,7 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
         raise _StoreRefusedError(unfit)
     if expires(spec.kind) and not (spec.retention_ms and spec.segment_interval_ms):
         raise _StoreRefusedError(
-            f"kstate does not know the store's retention. Add retention_ms = … to [stores.{spec.name}]"
+            f"kstate does not know the store's retention. Add retention_ms = … to {table_of(spec.name)}"
         )
 
 

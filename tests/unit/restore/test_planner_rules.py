@@ -185,7 +185,7 @@ def test_changelogs_of_stores_that_nothing_describes() -> None:
         dumped_partition("events"),
     )
     error = refusal(snapshot(*rows))
-    assert error.details == ("other",) and '[stores."other"]' in error.hint_details
+    assert error.details == ("other",) and "[stores.other]" in error.hint_details
     ignoring = replace(OPTIONS, ignored=("shop-other-*",))
     assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("kstate skips the topic events,")
 
