@@ -85,7 +85,7 @@ MISSING: Final = VerifyCode(
 )
 UNDECODABLE: Final = VerifyCode(
     "undecodable",
-    "RocksDB can read a row that a store of this kind would never write",
+    "RocksDB can read the row, but a store of this kind would never write it",
     level=VerifyLevel.DAMAGE,
     more="Another program wrote the row, a custom store has the same name, or kstate inferred the wrong kind.",
     log=SILENT,

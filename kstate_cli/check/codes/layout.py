@@ -13,13 +13,13 @@ from kstate_cli.texts import command
 
 _STORE, _IS_CLOSED = log.SEGMENT_CLOSED
 _CLOSED = f"{_STORE.removesuffix('.')} {_IS_CLOSED}"
-_VERIFY = f"first see which files are damaged: {command('verify', 'APP')}"
+_VERIFY = f"before that, see which files are damaged: {command('verify', 'APP')}"
 _AGAIN = (
-    "then rebuild the store from a dump: "
+    "after that, rebuild the store from a dump: "
     f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 _REBUILD = (
-    f"or rebuild the store at once: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
+    f"or rebuild the store now: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 _LOOK = f"to see which stores exist: {command('ls', 'APP')}"
 
@@ -81,7 +81,10 @@ UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
     source="RocksDBStore.openRocksDB opens only the column families that this kind of store has ({page})",
     page="stores.md#column-families",
     hint=WIPE_STORE,
-    do=("first find out which program created the column family. A newer version of kstate may support it", _AGAIN),
+    do=(
+        "before that, find out which program created the column family. A newer version of kstate may support it",
+        _AGAIN,
+    ),
 )
 UNKNOWN_KIND: Final = FindingCode(
     "unknown-kind",

@@ -113,7 +113,7 @@ LOG_MISSING: Final = FindingCode(
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
-    do=("first check that the bootstrap server belongs to this application's cluster",),
+    do=("before that, check that the bootstrap server belongs to this application's cluster",),
 )
 NEAR_LOG_START: Final = FindingCode(
     "near-log-start",

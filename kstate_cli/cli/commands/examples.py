@@ -138,7 +138,7 @@ def _check(out: Path) -> None:
     if not parent.is_dir():
         raise UsageError(
             f"kstate cannot create --out {quoted(out)}, because {parent} is not a directory",
-            hint="pass a new directory in an existing one",
+            hint="pass a new directory whose parent directory exists",
         )
     if os.path.lexists(out):
         raise _exists_already(out)

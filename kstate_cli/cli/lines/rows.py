@@ -188,7 +188,7 @@ Equal = Annotated[bool, Meaning("Whether kstate could read everything in both di
 Doubts = Annotated[
     int,
     Meaning(
-        ("The number of reasons to assume that rows may be silently missing, in both directories together."),
+        ("The number of reasons to assume that rows may be silently missing, across both directories."),
         minimum=0,
     ),
 ]
