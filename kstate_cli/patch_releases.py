@@ -78,7 +78,7 @@ BACKWARD_PROBE: Final = PatchDifference(
     ),
     (
         "Streams uses the highest time in the last 128, 512 or 2,048 offsets, even if they end with markers. In an "
-        "active task, it also skips expired records of a store whose offset is 16,384 or more before the log end"
+        "active task, it also skips expired records if the store's offset is 16,384 or more before the log end"
     ),
     "tests/interop/test_patch_releases.py::test_a_windowed_store_far_behind",
     decides_start=True,

@@ -17,7 +17,7 @@ from kstate_cli import option
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.store_kinds import OFFSETS_CF, headers_families, row_families, store_kind
 from kstate_cli.patch_releases import PatchDifference, behaviour, decides, is_new
-from kstate_cli.texts import did_you_mean
+from kstate_cli.texts import did_you_mean, hint_with_suggestion
 
 
 class OffsetsHome(Enum):
@@ -186,7 +186,10 @@ def release(text: str, option_name: str | None = None) -> Release:
         if apache in rows:
             hint = f"pass {apache}"
         raise UsageError(message, hint=hint)
-    raise UsageError(f"kstate does not know release {text!r}", hint=f"{did_you_mean([text.strip()], rows)}{choices}")
+    raise UsageError(
+        f"kstate does not know release {text!r}",
+        hint=hint_with_suggestion(did_you_mean([text.strip()], rows), choices),
+    )
 
 
 def build_note(text: str) -> str | None:

@@ -139,6 +139,13 @@ def suggestion(names: Sequence[str]) -> str:
     return f"did you mean {', '.join(names)}? "
 
 
+def hint_with_suggestion(suggested: str, hint: str) -> str:
+    """Return a hint, in a sentence of its own after what :func:`did_you_mean` returned unless that is empty."""
+    if not suggested:
+        return hint
+    return suggested + hint[:1].upper() + hint[1:]
+
+
 def _form(name: str) -> str:
     """Return a name in lower case, with ``_`` between its parts: people confuse capitals and punctuation."""
     return re.sub("[-.,:/ ]", "_", name[:_LONGEST_NAME].casefold())

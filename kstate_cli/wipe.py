@@ -32,7 +32,7 @@ from kstate_cli.offsets.resolve import as_of_note, resolve_to_plan
 from kstate_cli.statedir.model import Application, Task
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.statedir.problems import ProblemCode
-from kstate_cli.texts import command, did_you_mean, quoted
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,9 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     if unknown := sorted(snapshot.options.tasks - tasks):
         raise UsageError(
             f"the directory does not contain {_nouns('task', unknown)} {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, tasks)}the directory contains {', '.join(sorted(tasks)) or 'no tasks'}",
+            hint=hint_with_suggestion(
+                did_you_mean(unknown, tasks), f"the directory contains {', '.join(sorted(tasks)) or 'no tasks'}"
+            ),
         )
     # A store that was wiped before leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
     stores = {
@@ -185,7 +187,9 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     if missing := sorted(snapshot.options.stores - stores):
         raise UsageError(
             f"the selected tasks do not contain {_nouns('store', missing)} {', '.join(missing)}",
-            hint=f"{did_you_mean(missing, stores)}to list the stores, run {command('ls', snapshot.app.path)}",
+            hint=hint_with_suggestion(
+                did_you_mean(missing, stores), f"to list the stores, run {command('ls', snapshot.app.path)}"
+            ),
         )
 
 

@@ -19,7 +19,7 @@ from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_ru
 from kstate_cli.change.standby import STANDBY_EVENT
 from kstate_cli.clock import duration_text
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
-from kstate_cli.texts import command, did_you_mean, moment
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion, moment
 
 PRECIOUS_EVENT: Final = "precious"
 """Event of a run whose backup may be the only copy of records that a log has lost: deleted only by name."""
@@ -78,8 +78,10 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     if unknown:
         raise UsageError(
             f"run {', '.join(sorted(unknown))} does not exist",
-            hint=f"{did_you_mean(sorted(unknown), {run.name for run in runs})}To list the runs, run "
-            f"{command('status', request.app)}",
+            hint=hint_with_suggestion(
+                did_you_mean(sorted(unknown), {run.name for run in runs}),
+                f"to list the runs, run {command('status', request.app)}",
+            ),
         )
     choice = _chosen_by_name(request, runs, locked=locked) if request.names else _chosen_by_age(request, runs, locked)
     # Checked for runs that the user names too: the user may not know that the application directory was

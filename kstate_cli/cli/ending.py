@@ -33,7 +33,7 @@ from kstate_cli.host import FULL, HostError, full_hint, shortage_behind
 from kstate_cli.regular_files import DENIED, access_hint
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.signals import CLOSING_SECONDS
-from kstate_cli.texts import command, suggestion
+from kstate_cli.texts import command, hint_with_suggestion, suggestion
 
 _OF_PYDANTIC = "Value error, "
 """Text that pydantic puts before the error of a value, if Typer calls it."""
@@ -257,7 +257,9 @@ def _of_the_command_line(error: Any) -> KstateError:
         first = f"No such option: {error.option_name}"
         close = meant_names(error.option_name, context.command.params if context is not None else ()) or close
     return UsageError(
-        first, details=more, hint=f"{suggestion(close)}to see its options, run {command(*names[1:], '--help')}"
+        first,
+        details=more,
+        hint=hint_with_suggestion(suggestion(close), f"to see its options, run {command(*names[1:], '--help')}"),
     )
 
 

@@ -38,7 +38,7 @@ from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, POSITION
 from kstate_cli.statedir.problems import Place, ProblemCode
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import command, did_you_mean
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion
 
 _STEP = 65_536
 """Rows between two calls of ``DiffWatcher.at``."""
@@ -148,7 +148,9 @@ def _refuse_unknown(
         if missing := sorted(requested - existing - broken):
             raise UsageError(
                 f"neither directory contains the {noun} {', '.join(missing)}",
-                hint=f"{did_you_mean(missing, existing)}to list the stores, run {command('ls', a.path)}",
+                hint=hint_with_suggestion(
+                    did_you_mean(missing, existing), f"to list the stores, run {command('ls', a.path)}"
+                ),
             )
     if not compared and request.stores:
         raise UsageError(

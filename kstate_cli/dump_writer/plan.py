@@ -31,7 +31,7 @@ from kstate_cli.logs import (
 from kstate_cli.spark.context import SparkSettings
 from kstate_cli.spark.engine import EngineChoice
 from kstate_cli.specification.draft import PROCESSOR, Spec
-from kstate_cli.texts import did_you_mean, moment, some, span_text
+from kstate_cli.texts import did_you_mean, hint_with_suggestion, moment, some, span_text
 
 # Records. A smaller range takes less time than the start of its task and consumer.
 _LEAST_RANGE: Final = 500_000
@@ -288,8 +288,8 @@ def select_topics(
             reason = "this is not a valid topic name"
         raise UsageError(
             f"{topics[missing[0]]} {missing[0]!r}: {reason}",
-            hint=(
-                f"{did_you_mean(missing[:1], topics_on_broker)}the broker hides topics that this user may not describe"
+            hint=hint_with_suggestion(
+                did_you_mean(missing[:1], topics_on_broker), "the broker hides topics that this user may not describe"
             ),
         )
     names: set[str] = set(topics)

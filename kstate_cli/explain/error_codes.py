@@ -40,7 +40,7 @@ ERRORS: Final = {
     UsageError.code: Texts("The command line is invalid (exit 2)", "kstate changed nothing.", do=(_MESSAGE,)),
     UnknownStateStoreError.code: Texts(
         "No task in this directory has a store with that name (exit 2)",
-        "Streams throws an UnknownStateStoreException in the same case.",
+        "Streams throws an UnknownStateStoreException in this case.",
         do=(f"to list the stores: {command('ls', 'APP')}",),
     ),
     ConditionNotMet.code: Texts(

@@ -13,7 +13,7 @@ from kstate_cli.fleet.listing import MOST_BYTES, SCHEMA_VERSION
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.regular_files import read_given
-from kstate_cli.texts import command, did_you_mean, some
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion, some
 
 _MOST_NAMES: Final = 5
 _MAKE: Final = f"create it with {command('fleet', 'HOST.json', '-o', 'json')}"
@@ -100,7 +100,9 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
         suggestion = did_you_mean([host], fleet.hosts)
         raise UsageError(
             f"{fleet.source} does not contain host {host}",
-            hint=f"{suggestion}it contains the hosts {some(sorted(fleet.hosts), _MOST_NAMES)}",
+            hint=hint_with_suggestion(
+                suggestion, f"the file contains the hosts {some(sorted(fleet.hosts), _MOST_NAMES)}"
+            ),
         )
     if not fleet.hosts[host]:
         raise Refused(

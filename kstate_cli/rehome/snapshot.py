@@ -36,7 +36,7 @@ from kstate_cli.specification.homes import Home, StoreKey
 from kstate_cli.specification.topology import Subtopology
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import ProblemCode
-from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
+from kstate_cli.texts import command, did_you_mean, first_lines, hint_with_suggestion, quoted, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +283,8 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(
             f"{option.COMPLETE}: no store on this host moves to {some(unknown, _MOST)}",
-            hint=(
-                f"{did_you_mean(unknown, halves)}the incomplete tasks here are {some(sorted(halves), _MOST) or 'none'}"
+            hint=hint_with_suggestion(
+                did_you_mean(unknown, halves), f"the incomplete tasks here are {some(sorted(halves), _MOST) or 'none'}"
             ),
         )
 

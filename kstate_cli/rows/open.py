@@ -30,7 +30,7 @@ from kstate_cli.specification.draft import IN_MEMORY, table_lines
 from kstate_cli.statedir.find import store_folders
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode, both_places
-from kstate_cli.texts import command, did_you_mean, suggest
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion, suggest
 
 
 def open_store(task: Task, store: Store, others: Sequence[Store], databases: Databases, read_as: ReadAs) -> StoreReader:
@@ -166,7 +166,9 @@ def stores_of(
             place = f" in topology {topology}"
         raise UnknownStateStoreError(
             f"no task in {app.path} has a store {name}{place}",
-            hint=f"{_suggestion(app, name, topology)}to list the stores, run {command('ls', app.path)}",
+            hint=hint_with_suggestion(
+                _suggestion(app, name, topology), f"to list the stores, run {command('ls', app.path)}"
+            ),
         )
     # Only the tasks that have the store are compared: other sub-topologies do not matter.
     refuse_several_places([task for task, _ in matching], name)

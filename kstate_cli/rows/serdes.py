@@ -37,7 +37,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import SessionKey
 from kstate_cli.rows.serde_type import BYTES, Serde, import_serde
 from kstate_cli.rows.values import Windowed, base64_bytes, jsonable, milliseconds, parse_time
-from kstate_cli.texts import command, did_you_mean
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion
 
 
 def serde(name: str) -> Serde:
@@ -70,7 +70,9 @@ def serde_for(option_name: str, name: str) -> Serde:
         return serde(name)
     except ValueError as error:
         suggestion = did_you_mean([name], NAMES)
-        more = f"{suggestion}to list the serdes and to see how to use a custom one, run {command('query', option.HELP)}"
+        more = hint_with_suggestion(
+            suggestion, f"to list the serdes and to see how to use a custom one, run {command('query', option.HELP)}"
+        )
         raise UsageError(f"{option_name}: {error}", hint=more) from None
 
 

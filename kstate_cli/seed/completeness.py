@@ -24,7 +24,7 @@ from kstate_cli.seed.directories import SeedDirectories, Subtopology
 from kstate_cli.seed.erasure import KEYS_OF
 from kstate_cli.seed.partitioning import PartitionRequest, value_in_scope
 from kstate_cli.statedir.model import Task
-from kstate_cli.texts import did_you_mean, first_lines, plural, quoted, some
+from kstate_cli.texts import did_you_mean, first_lines, hint_with_suggestion, plural, quoted, some
 
 _MOST: Final = 5
 
@@ -294,8 +294,10 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
     if unknown:
         yield UsageError(
             f"{option.ACCEPT} {quoted(unknown[0])}: kstate writes no changelog for a store with this name",
-            hint=f"{did_you_mean(unknown, sorted(store.name for store in directories.stores))}pass the name of a store "
-            "with a changelog",
+            hint=hint_with_suggestion(
+                did_you_mean(unknown, sorted(store.name for store in directories.stores)),
+                "pass the name of a store with a changelog",
+            ),
         )
     open_doubts = {store: why for store, why in directories.doubts.items() if store not in accepted}
     if open_doubts:

@@ -164,7 +164,7 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
         problem = f"seeded {request.app} with different options"
     if problem is not None:
         raise Refused(
-            f"the run in the journal {request.journal} {problem}, so kstate did nothing for this command",
+            f"the run in the journal {request.journal} {problem}, so kstate did nothing",
             hint=f"pass that run's options, or another {option.APP} and a new file with {option.JOURNAL}",
         )
 

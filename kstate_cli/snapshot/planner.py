@@ -37,7 +37,7 @@ from kstate_cli.snapshot.log_facts import (
 from kstate_cli.snapshot.model import NamedGeneration, StoredStore, StoredTask
 from kstate_cli.snapshot.task_steps import ChosenStore, mtime_of_task, task_steps
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import did_you_mean, first_lines, moment, plural, quoted, some, span_text
+from kstate_cli.texts import did_you_mean, first_lines, hint_with_suggestion, moment, plural, quoted, some, span_text
 
 _MOST_REFUSALS: Final = 20
 _MOST_NAMES: Final = 5
@@ -212,7 +212,9 @@ def _refuse_unknown(layout: Mapping[str, NamedTask], options: SnapshotOptions) -
         if unknown:
             raise UsageError(
                 f"the snapshot does not contain {noun} {', '.join(unknown)}",
-                hint=f"{did_you_mean(unknown, set(names))}it contains the {noun}s {', '.join(sorted(names))}",
+                hint=hint_with_suggestion(
+                    did_you_mean(unknown, set(names)), f"the snapshot contains the {noun}s {', '.join(sorted(names))}"
+                ),
             )
 
 

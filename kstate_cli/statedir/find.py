@@ -15,7 +15,7 @@ from kstate_cli.regular_files import access_hint, read_small
 from kstate_cli.rocks.files import CURRENT, is_log, is_sst
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import LOCK, OWN_FOLDER, PROCESS_FILE, ROCKSDB
-from kstate_cli.texts import command, did_you_mean, shell
+from kstate_cli.texts import command, did_you_mean, hint_with_suggestion, shell
 
 DATABASE: Final = "database"
 SST: Final = "SST"
@@ -75,7 +75,7 @@ def _refuse_path(path: Path) -> None:
             f"{path} is a symbolic link", hint=f"pass the directory that the link points to: {os.path.realpath(path)}"
         )
     if not path.exists():
-        raise UsageError(f"{path} does not exist", hint=f"{_similar_folder(path)}{_GIVE_APPLICATION}")
+        raise UsageError(f"{path} does not exist", hint=hint_with_suggestion(_similar_folder(path), _GIVE_APPLICATION))
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", hint=_GIVE_APPLICATION)
 
@@ -294,5 +294,5 @@ def unknown_selection(app: Application, tasks: Iterable[str], stores: Iterable[s
     suggestion = suggestion or did_you_mean(stores, {store.name for task in app.tasks for store in task.stores})
     return UsageError(
         "the directory does not have this task or store",
-        hint=f"{suggestion}to list the stores, run {command('ls', app.path)}",
+        hint=hint_with_suggestion(suggestion, f"to list the stores, run {command('ls', app.path)}"),
     )

@@ -462,7 +462,7 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     assert "set partitions for store" in refusal.error["hint"], refusal.report
     spec.write_text(text)
     mistyped = kstate(*words, "--accept", "vistis")
-    assert mistyped.error["hint"] == "did you mean visits? pass the name of a store with a changelog", mistyped.report
+    assert mistyped.error["hint"] == "did you mean visits? Pass the name of a store with a changelog", mistyped.report
     lacking = kstate(*words)
     assert "the target does not have shop-global" in lacking.error["message"], lacking.report
     admin = AdminClient({"bootstrap.servers": harness.bootstrap})

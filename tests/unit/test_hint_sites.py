@@ -67,7 +67,7 @@ CARRIED_OUT = {
             ("diff/applications.py", "command('ls', a.path)"),
             ("wipe.py", "to list the stores"),
             ("statedir/find.py", "to list the stores"),
-            ("change/clean.py", "To list the runs, run"),
+            ("change/clean.py", "to list the runs, run"),
             ("cli/ending.py", "'--help'"),
             ("cli/commands/explain.py", "command('explain')"),
             ("cli/commands/examples.py", "pass a new directory"),

@@ -57,8 +57,8 @@ PAST_THE_DUMP: Final = FindingCode(
         "recreated, but a dump cannot show that."
     ),
     source=(
-        "the application has run since the dump was taken, or the topic was recreated. Only the broker shows which "
-        "of the two happened ({page})"
+        "the application has run since the dump was taken, or the topic was recreated. Only the broker can show "
+        "which ({page})"
     ),
     page="changelogs.md#dump-or-store",
     hint=f"to compare the offset with the broker, pass {option.BOOTSTRAP_SERVER} HOST:PORT or {option.OFFSETS} FILE",

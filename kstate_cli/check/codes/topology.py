@@ -56,7 +56,7 @@ STORE_ELSEWHERE: Final = FindingCode(
     level=Level.WARNING,
     more=(
         "Streams looks for a store only in the store's own task. If the store is missing there, Streams restores it "
-        "from the changelog, whose name contains the store's name. The cleaner deletes the store in the old task."
+        "from the changelog that is named after the store. The cleaner deletes the store in the old task."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(

@@ -43,7 +43,7 @@ from kstate_cli.restore.planning.plan import (
 from kstate_cli.restore.planning.store_work import has_stated_partitions, judge_store
 from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec, table_of
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some, suggest
+from kstate_cli.texts import command, did_you_mean, first_lines, hint_with_suggestion, quoted, some, suggest
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -233,7 +233,7 @@ def _refuse_unknown_stores(snapshot: RestoreSnapshot) -> None:
     if unknown:
         raise UsageError(
             f"these stores do not exist: {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, names)}the stores are {some(sorted(names), _MOST)}",
+            hint=hint_with_suggestion(did_you_mean(unknown, names), f"the stores are {some(sorted(names), _MOST)}"),
         )
 
 
@@ -280,7 +280,7 @@ def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> No
     if unknown:
         raise UsageError(
             f"these tasks do not exist: {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, tasks)}the tasks are {', '.join(sorted(tasks))}",
+            hint=hint_with_suggestion(did_you_mean(unknown, tasks), f"the tasks are {', '.join(sorted(tasks))}"),
         )
     numbers = {number for task in tasks if (number := TaskId.parse(task).partition) is not None}
     absent = sorted(options.partitions - numbers)
@@ -375,7 +375,7 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
     if options.tasks and GLOBAL not in options.tasks:
         return _StoreTasks()
     if spec.source == PROCESSOR and spec.name not in options.stores:
-        why = "its processor may transform records, so Kafka Streams reads its topic when it starts"
+        why = "its processor may transform records, so Kafka Streams reads the topic at startup"
         return _StoreTasks(outcomes=[UnchangedStore(GLOBAL, spec.name, why)])
     if spec.source == PROCESSOR:
         text = f"{GLOBAL}/{spec.name}: its processor may transform records. To restore it, start Kafka Streams"

@@ -72,8 +72,11 @@ def test_refuses_a_setting_without_counterpart_by_name(name: str, value: str) ->
 @pytest.mark.parametrize(
     ("login", "name"),
     [
-        (f'user="alice" password="{SECRET}"', "no counterpart for user of ScramLoginModule"),
-        (f'username="alice" password="{SECRET}" tokenauth="true"', "no counterpart for tokenauth of ScramLoginModule"),
+        (f'user="alice" password="{SECRET}"', "no equivalent of ScramLoginModule's option user"),
+        (
+            f'username="alice" password="{SECRET}" tokenauth="true"',
+            "no equivalent of ScramLoginModule's option tokenauth",
+        ),
         ('username="alice"', "has no password"),
         ("", "has no username"),
     ],

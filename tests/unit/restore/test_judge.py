@@ -353,7 +353,7 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
         vouched = Permissions(**permissions)  # type: ignore[arg-type]
         return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
-    assert verdict_of(None).action is Action.REFUSE and "tombstones from this time" in verdict_of(None).why
+    assert verdict_of(None).action is Action.REFUSE and "Tombstones from this time" in verdict_of(None).why
     assert verdict_of(None, accept_resurrected=True).action is Action.REBUILD
     assert (
         verdict_of(120).action is Action.REFUSE
