@@ -4,11 +4,11 @@
 class                 exit   meaning
 ====================  =====  ==================================================================
 UsageError            2      an argument, an option or a file is wrong
-ConditionNotMet       3      a check has a negative result (findings, bound not reached)
-Refused               4      refused, because the state is unknown or unsafe; nothing changed
-InUse                 5      the application or another command uses the directory
-RunFailed             6      the command failed; the directory is unchanged
-RunHalfway            7      the command failed midway: run it again, or undo it
+ConditionNotMet       3      a check has a negative result, for example findings
+Refused               4      kstate refused, because the state is unknown or unsafe. Nothing changed
+InUse                 5      the application or another command is using the directory
+RunFailed             6      the command failed, and the directory is unchanged
+RunHalfway            7      the command failed midway. Run it again, or undo it
 OutputLost            6      kstate could not write all results (141 if the pipe was closed)
 Interrupted           128+N  signal N ended the command
 ====================  =====  ==================================================================
@@ -155,7 +155,7 @@ class KstateError(CommandEnd, Exception):
 
 
 class UsageError(KstateError):
-    """An argument or an option is wrong, or a file that you pass with it."""
+    """An argument, an option, or a file that you pass is wrong."""
 
     exit_code = 2
     code = "usage"
@@ -197,14 +197,14 @@ class InUse(KstateError):
 
 
 class RunFailed(KstateError):
-    """A run failed before it swapped the directories, so the application directory is unchanged."""
+    """A run failed before kstate swapped the directories, so the application directory is unchanged."""
 
     exit_code = 6
     code = "run-failed"
 
 
 class RunHalfway(KstateError):
-    """A run failed after swapping the directories. The next command completes it. ``kstate undo`` rolls it back."""
+    """A run failed after the swap. The next command that you run completes it, and ``kstate undo`` rolls it back."""
 
     exit_code = 7
     code = "run-halfway"

@@ -83,13 +83,13 @@ def _commands_page() -> str:
         "# Commands",
         _FINAL,
         (
-            "This page lists the commands. Each command has a page with its arguments and options, which shows the same "
-            "texts as `kstate COMMAND --help`."
+            "This page lists all commands. The page of each command describes its arguments and options, and "
+            "contains the same text as `kstate COMMAND --help`."
         ),
         (
-            "`APP` stands for the path to an application directory (`state.dir/application.id`), or to a `state.dir` with one "
-            "application. You can also set some options with an [environment variable](../environment.md), which is next to "
-            "the option in the table."
+            "`APP` is the path to an application directory (`state.dir/application.id`), or to a `state.dir` with a "
+            "single application. You can set some options with an [environment variable](../environment.md). The "
+            "table on each page shows these variables."
         ),
         markdown_table(
             ("command", "purpose"),
@@ -181,8 +181,8 @@ def _below(kind: type[CommandEnd]) -> Iterator[type[CommandEnd]]:
 _GIVEN_CODES: Final = {
     "system": "The operating system reported an error.",
     "database": "RocksDB reported an error.",
-    "defect": "kstate has a bug. To find it, run the command again with `KSTATE_LOG=FILE`.",
-    "failed": "The command failed for a reason without a separate code.",
+    "defect": "The command failed because of a bug in kstate. To log details, run the command again with `KSTATE_LOG=FILE`.",
+    "failed": "The command failed for a reason that has no separate code.",
 }
 """Codes that errors are given where they are raised, or that no class has."""
 
@@ -204,13 +204,13 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
     """The exit codes, and the words for what they may mean."""
     table = re.findall(r"^\w+ {2,}(\S+) {2,}(\S.*)$", errors.__doc__ or "", flags=re.MULTILINE)
     meanings = {
-        "0": ["the command is done, or there was nothing to do"],
-        "1": ["the command is done but printed warnings. With `--warnings-ok`, the exit code is 0 instead"],
+        "0": ["the command succeeded, or there was nothing to do"],
+        "1": ["the command succeeded, but printed warnings. With `--warnings-ok`, the exit code is 0 instead"],
     }
     for number, meaning in table:
         if number != "exit":
             meanings.setdefault(number, []).append(markdown(meaning))
-    rows = [(number, "; ".join(texts)) for number, texts in meanings.items()]
+    rows = [(number, ". Or ".join(texts)) for number, texts in meanings.items()]
     codes: dict[tuple[int, str], list[str]] = {}
     for kind in classes:
         if kind.code == "interrupted" or kind is errors.KstateError:
@@ -233,14 +233,15 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 _FINAL,
                 markdown_table(("exit code", "meaning"), rows),
                 (
-                    "If a command fails after it has changed the directory, the exit code is 7 instead of 6. If kstate cannot "
-                    "write all results, the exit code is never 0. If kstate cannot write messages, the exit code does not change."
+                    "If a command fails after it has changed the directory, the exit code is 7 instead of 6. If "
+                    "kstate cannot write all results, the exit code is never 0. If kstate cannot write a message, the "
+                    "exit code does not change."
                 ),
                 "## Quiet output",
                 (
-                    "With `--quiet`, a command prints results, problems, warnings and errors, but no progress, "
-                    "notes or hints. The exit code shows the result. With `-o json`, `--quiet` does not change the "
-                    "lines on standard output."
+                    "With `--quiet`, a command prints results, problems, warnings and errors. It does not print "
+                    "progress, notes or hints. The exit code shows the result. With `-o json`, `--quiet` does not "
+                    "change the lines on standard output."
                 ),
                 markdown_table(
                     ("command", "output with `--quiet`"),
@@ -252,8 +253,8 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 ),
                 "## Codes of errors",
                 (
-                    "If a command fails with `-o json`, the last line is an `error` with a `code` that programs can rely on "
-                    "([Errors](../json.md#errors))."
+                    "If a command fails with `-o json`, the last line is an `error` with a `code`. These codes are "
+                    "stable, so programs can rely on them (see [Errors](../json.md#errors))."
                 ),
                 markdown_table(
                     ("code", "exit code", "meaning"),
@@ -285,8 +286,8 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 (
                     "With `--metrics-file FILE`, kstate writes a file for the textfile collector of the Prometheus node exporter. "
                     f"The commands {_list_text(f'`{path}`' for path in of)} have this option. kstate replaces the whole file at "
-                    "once, but never a file that another program wrote. If a command fails, the file keeps the time of the last "
-                    "success, so that you can alert on it."
+                    "once. It never replaces a file from a different program. If a command fails, the file keeps the "
+                    "time of the last success, which you can use for alerts."
                 ),
                 markdown_table(
                     ("gauge", "meaning", "labels"),
@@ -305,8 +306,8 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
 # --- states -----------------------------------------------------------------------------------------------------------
 
 _SHOWN_STATES: Final = {
-    CREATED: "The run's folder has no journal yet, because the run ended before it started.",
-    INTERRUPTED: "The run's process has ended. The next command that changes the directory completes the run or removes its files.",
+    CREATED: "The run's folder has no journal, because the run ended before kstate could create the journal.",
+    INTERRUPTED: "The run's process has ended. The next command that changes the directory either completes the run or removes the run's files.",
     DAMAGED: "The run's journal is missing or damaged, so kstate does not change the run's files.",
 }
 """States of a run that are no state of a journal."""
@@ -330,8 +331,8 @@ def states_page() -> str:
                 _FINAL,
                 "## Runs",
                 (
-                    "`kstate status` shows these values as the `state` of a run. A run is a single execution of a "
-                    "command that changes a directory."
+                    "The `state` of a run in `kstate status` has one of these values. A run is a single execution of "
+                    "a command that changes a directory."
                 ),
                 markdown_table(
                     ("state", "meaning"),
@@ -339,9 +340,9 @@ def states_page() -> str:
                 ),
                 "## Restorations",
                 (
-                    "`kstate status` shows these values as `restoration`, and `--on-state-change` passes them to "
-                    "its command. The states follow KIP-728 and KIP-696 "
-                    "([diagram](../internals/restoring.md#states))."
+                    "`kstate status` shows one of these values as `restoration`. kstate also passes these values to "
+                    "the command in `--on-state-change`. The states follow KIP-728 and KIP-696 (see the "
+                    "[diagram](../internals/restoring.md#states))."
                 ),
                 markdown_table(
                     ("state", "meaning", "followed by"),
@@ -351,19 +352,16 @@ def states_page() -> str:
                     ],
                 ),
                 "## Outcomes of the next start",
-                "`kstate check` predicts one of these outcomes for each store (`outcome`).",
+                "For each store, `kstate check` predicts one of these outcomes (`outcome`).",
                 _words("outcome", Outcome),
                 "## Levels of findings",
-                "Each finding of `kstate check` has one of these levels ([list of findings](../check.md#findings)).",
+                "Each finding of `kstate check` has one of these levels (see the [list of findings](../check.md#findings)).",
                 _words("level", Level),
                 "## Failures of queries",
-                (
-                    "If `kstate query` fails, its `code` has one of these values. Kafka Streams uses the same "
-                    "failure reasons."
-                ),
+                ("If `kstate query` fails, the `code` is one of these failure reasons, which Kafka Streams also uses."),
                 _words("failure reason", FailureReason),
                 "## Problems of a directory",
-                "If `kstate ls` or `kstate inspect-position` reports a problem, its `code` has one of these values.",
+                "If `kstate ls` or `kstate inspect-position` reports a problem, the `code` has one of these values.",
                 _words("code", ProblemCode),
             ]
         )
@@ -406,25 +404,25 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "# kstate.toml",
                 _FINAL,
                 (
-                    "The file kstate.toml describes an application's stores and contains default options for "
+                    "The file kstate.toml describes an application's stores, and contains default options for "
                     "commands. If an application directory is lost, `kstate restore` needs this file. To create it, "
-                    "run `kstate ls APP --spec` for an existing directory and complete the marked lines. With "
-                    "`--topology`, `--bootstrap-server` or `--from-changelog`, there are [fewer "
-                    "lines](../how-to/restore.md) to complete. kstate rejects unknown keys. Two examples together "
-                    "contain all keys: [examples/kstate.toml](../../examples/kstate.toml) and "
-                    "[examples/maintain.toml](../../examples/maintain.toml)."
+                    "run `kstate ls APP --spec` while the directory still exists, and complete the marked lines. If "
+                    "you pass `--topology`, `--bootstrap-server` or `--from-changelog`, there are [fewer "
+                    "lines](../how-to/restore.md) to complete. kstate rejects unknown keys. Together, "
+                    "[examples/kstate.toml](../../examples/kstate.toml) and "
+                    "[examples/maintain.toml](../../examples/maintain.toml) contain all keys."
                 ),
                 markdown_table(
                     ("key", "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in top.items()]
                 ),
                 "## A store",
-                "A store's table, `[stores.NAME]`, can contain these keys:",
+                "The table for a store, `[stores.NAME]`, can contain these keys:",
                 markdown_table(
                     ("key", "value", "meaning"),
                     [
                         (
                             f"`{name}`",
-                            "a kind ([below](#kinds))" if name == "kind" else markdown(key.expected),
+                            "a kind ([list](#kinds))" if name == "kind" else markdown(key.expected),
                             markdown(key.meaning),
                         )
                         for name, key in keys.items()
@@ -433,10 +431,10 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "## Defaults of commands",
                 (
                     "Every command reads `[defaults]` from the file that you pass with `--config`. Options on the "
-                    "command line take precedence over [environment variables](../environment.md), which take "
-                    "precedence over the file. If the file describes stores, commands also use it for `--spec`. If "
-                    "you specify the file with `KSTATE_CONFIG`, kstate reads only the keys that also have an "
-                    "environment variable. It then never reads a directory from the file."
+                    "command line take precedence over [environment variables](../environment.md), and both take "
+                    "precedence over the file. If the file describes stores, commands also use it as the `--spec` "
+                    "file. If you specify the file with `KSTATE_CONFIG`, kstate reads only the keys that also have an "
+                    "environment variable. In particular, it does not read a directory from the file."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -452,9 +450,9 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Serdes",
                 (
-                    "With `--config`, `query` and `export` read the serdes of a store from the table `[serdes.NAME]`. If "
-                    'the store name contains dots, the table is `[serdes."NAME"]`. The keys accept the serdes '
-                    "of kstate, such as `string` or `long`, but not `MODULE:NAME`. Options on the command line take "
+                    "With `--config`, `query` and `export` read the serdes for a store from the table `[serdes.NAME]`. "
+                    'If the store name contains dots, the table is `[serdes."NAME"]`. The keys accept kstate\'s serdes, '
+                    "such as `string` or `long`, but not `MODULE:NAME`. Options on the command line take "
                     "precedence."
                 ),
                 markdown_table(
@@ -472,7 +470,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "## Spark",
                 (
                     "With `--config`, `dump`, `restore` and `rehome` read Spark settings from the table `[spark]`. "
-                    "`--engine local` ignores it:"
+                    "With `--engine local`, kstate ignores this table:"
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -488,8 +486,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Maintenance",
                 (
-                    "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md). This command "
-                    "runs each step that has a `[maintain.STEP]` table:"
+                    "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md), which runs each "
+                    "step that has a `[maintain.STEP]` table:"
                 ),
                 markdown_table(
                     ("key", "value", "meaning"),
@@ -552,7 +550,7 @@ def releases_page(releases: Iterable[Release]) -> str:
     """What kstate knows of each release."""
     homes = {
         OffsetsHome.FILES: "in files: `.checkpoint`, `<store>.position`",
-        OffsetsHome.COLUMN_FAMILY: "in the column family `offsets` of each RocksDB (KIP-1035)",
+        OffsetsHome.COLUMN_FAMILY: "in the `offsets` column family of each database (KIP-1035)",
     }
     return (
         "\n\n".join(
@@ -560,8 +558,8 @@ def releases_page(releases: Iterable[Release]) -> str:
                 "# Releases",
                 _FINAL,
                 (
-                    "`--to` and `--for` accept these releases and their patch releases. They also accept releases "
-                    "of [Confluent Platform](../how-to/confluent.md) with the prefix `cp-`. With `--to-jar` and "
+                    "`--to` and `--for` accept these releases and their patch releases. They also accept [Confluent "
+                    "Platform](../how-to/confluent.md) releases with the prefix `cp-`. With `--to-jar` and "
                     "`--for-jar`, kstate reads the release from the application's jar."
                 ),
                 markdown_table(
@@ -577,13 +575,14 @@ def releases_page(releases: Iterable[Release]) -> str:
                     ],
                 ),
                 (
-                    "An unproven release has not been tested with kstate, which knows it only from [public "
+                    "An unproven release has not been tested. Support for it is based only on [public "
                     "changes](../internals/next-releases.md). `kstate migrate` and `kstate restore` accept such a "
-                    "release only with `--unproven`. `kstate ls` lists it only if no other release opens a store."
+                    "release only with `--unproven`. `kstate ls` lists it only if no other release can open a store."
                 ),
                 (
-                    "[Compatibility](../compatibility.md) lists the migrations that were tested with real releases. "
-                    "kstate also runs other migrations but labels them as unproven."
+                    "For the migrations that were tested with real releases, see "
+                    "[Compatibility](../compatibility.md). kstate also performs other migrations, but labels them as "
+                    "unproven."
                 ),
             ]
         )

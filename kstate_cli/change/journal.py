@@ -59,17 +59,17 @@ class RunState(Enum):
     STAGING = "staging"
     """kstate is building the new directory. APP is unchanged."""
     SWITCHING = "switching"
-    """kstate was about to swap the directories. Marks in both directories show whether it did."""
+    """kstate was about to swap the directories. Marks in both directories show whether it has swapped them."""
     KEPT = "kept"
-    """The run is complete, and the old directory is its backup for undo."""
+    """The run is complete. kstate keeps the old directory as the backup for undo."""
     UNDOING = "undoing"
     """kstate was about to swap the directories back."""
     UNDONE = "undone"
-    """The run was undone. The new directory stays until you run ``kstate clean``."""
+    """The run was undone. kstate keeps the new directory until you run ``kstate clean``."""
     FAILED = "failed"
-    """The run ended before kstate swapped the directories, and kstate removed the new one."""
+    """The run ended before kstate swapped the directories. kstate removed the new directory."""
     CLEANING = "cleaning"
-    """kstate is deleting the backup, and has recorded this in the run's journal."""
+    """kstate is deleting the backup. The journal records this."""
 
 
 _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {

@@ -14,11 +14,11 @@ class Level(Enum):
     """How severe a finding is."""
 
     EXPECTED = "expected"
-    """Kafka Streams always works like this. You do not have to do anything, and the exit code does not change."""
+    """This is normal behavior of Kafka Streams. You do not need to do anything, and the exit code does not change."""
     WARNING = "warning"
-    """Kafka Streams restores something, either at the next start or later."""
+    """Kafka Streams will restore records, either at the next start or later."""
     ERROR = "error"
-    """The start fails, or rows are silently missing or wrong."""
+    """Startup fails, or rows are silently missing or wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +84,28 @@ class Outcome(Enum):
     """The treatment of a store by the next start."""
 
     OPENS = "opens"
-    """The store opens unchanged, and Streams restores nothing."""
+    """Streams opens the store unchanged, and restores nothing."""
     OPENS_EMPTY = "opens-without-rows"
-    """The store opens without some or all of its rows and without an error, although its offset is that of a
+    """Streams opens the store without an error, but some or all rows are missing. The store's offset is that of a
     complete store."""
     RESTORES = "restores"
     """Streams restores the records between the store's offset and the end of the changelog."""
     RESTORES_ALL = "restores-all"
-    """Streams restores the whole changelog over the existing rows of the store."""
+    """Streams restores the whole changelog over the store's existing rows."""
     WIPED = "task-wiped"
-    """Streams deletes the task's directory (``TaskCorruptedException``), then restores the whole changelog."""
+    """Streams deletes the task's directory (``TaskCorruptedException``), and then restores the whole changelog."""
     LOST = "lost"
     """Like ``task-wiped``, but the store has no changelog, so its rows are lost."""
     MAY_BE_LOST = "may-be-lost"
-    """Like ``task-wiped``, but kstate does not know whether the store has a changelog, because it was not closed."""
+    """Like ``task-wiped``, but the store was not closed, so kstate cannot determine whether it has a changelog."""
     FAILS = "start-fails"
-    """``KafkaStreams#start`` or a stream thread throws an exception, and the client ends in ERROR."""
+    """``KafkaStreams#start`` or a stream thread throws an exception, and the client goes into ERROR."""
     HANGS = "start-hangs"
     """The client stays in REBALANCING and neither wipes nor restores anything."""
     NOT_REACHED = "not-reached"
-    """Streams fails at another store of the task before it opens this one."""
+    """Streams fails at a different store of the task before it opens this one."""
     UNKNOWN = "unknown"
-    """Either the application is running, so the outcome depends on how it closes, or kstate cannot read the whole
+    """The application is running, so the outcome depends on how it shuts down. Or kstate cannot read the whole
     task."""
     IGNORED = "ignored"
     """The release does not support the store or does not use the task."""

@@ -172,13 +172,13 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     ),
     "master": Default(_word, _WORD, "The same as `master` in `[spark]`.", ("master",)),
     "staging": Default(
-        _word, _WORD, "The folder for sorted files if kstate restores on a Spark cluster.", ("staging",)
+        _word, _WORD, "The folder for sorted files when kstate restores on a Spark cluster.", ("staging",)
     ),
     "memory": Default(_word, _WORD, "How much memory a restoration may use, such as 2G.", ("memory",)),
     "max_rate": Default(
         _word,
         _WORD,
-        "The number of bytes that kstate may read from the brokers per second, such as 50M.",
+        "The maximum number of bytes per second that kstate reads from the brokers, such as 50M.",
         ("max-rate",),
     ),
     "workers": Default(
@@ -211,7 +211,7 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
         _path,
         _PATH,
         (
-            "`maintain` records in this file when it ran each step. This key is required. The file must be "
+            "The file in which `maintain` records when it ran each step. This key is required. The file must be "
             "outside the directory, the standby and the dump. kstate creates a lock file next to it."
         ),
     ),
@@ -231,12 +231,12 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
         _span,
         _SPAN,
         (
-            "How often the step runs, with a tolerance of 10 %. kstate measures the time since the last "
-            "successful run started. Without this key, the step is due on each run of `maintain`."
+            "How often the step runs, with a tolerance of 10 %. kstate measures the time from the start of the last "
+            "successful run. Without this key, the step is due on each run of `maintain`."
         ),
     ),
     "timeout": KeyRule(
-        _span, _SPAN, 'How long each command of the step may run before kstate ends it. The default is "1h".'
+        _span, _SPAN, 'How long each command of the step may run before kstate stops it. The default is "1h".'
     ),
 }
 _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
@@ -245,14 +245,14 @@ _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
         whole(1, _MOST),
         "a whole number from 1",
         (
-            "DELETES older snapshots a day after marking them as expired, but keeps the newest N of each task and host"
-            f", like `{option.KEEP}`."
+            "DELETES older snapshots, a day after marking them as expired, but keeps the newest N for each task and "
+            f"host, like `{option.KEEP}`."
         ),
     ),
     "keep_for": KeyRule(
         _span,
         _SPAN,
-        f"DELETES snapshots that are older than this, a day after marking them as expired, like `{option.KEEP_FOR}`.",
+        f"DELETES older snapshots, a day after marking them as expired, like `{option.KEEP_FOR}`.",
     ),
 }
 """What the steps that write to a repository of snapshots have in common."""
@@ -282,8 +282,8 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
                 lambda value: value in ("at_least_once", "exactly_once_v2"),
                 '"at_least_once" or "exactly_once_v2"',
                 (
-                    f"Like `{option.GUARANTEE}`: with `at_least_once`, kstate captures the directory of a running "
-                    "application. The default comes from `[defaults]`."
+                    f"Like `{option.GUARANTEE}`: with `at_least_once`, kstate also captures the directory of a "
+                    "running application. The default comes from `[defaults]`."
                 ),
             ),
         },
@@ -295,8 +295,8 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             "abandoned": KeyRule(
                 _span,
                 _SPAN,
-                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is newer "
-                f"by this time or more, like `{option.ABANDONED}`.",
+                "DELETES even the newest snapshot for a task and a host if the application has a snapshot that is "
+                f"newer by this time or more, like `{option.ABANDONED}`.",
             ),
         },
     ),

@@ -199,7 +199,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "kind",
         _kind,
         f"one of {', '.join(sorted(spec_kinds()))}",
-        "The kind of the store, as in the output of `ls`.",
+        "The kind of the store, as `ls` shows it.",
     ),
     "logged": _Key(
         "logged",
@@ -218,7 +218,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         word_in({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
         (
-            "Where the records come from if the store has no changelog topic. `topic` means the source "
+            "The source of the records if the store has no changelog topic. `topic` means the source "
             "topic of a table (`topology.optimization`). For a global store, `table` means a `globalTable`. "
             "`processor` means `addGlobalStore`, whose processor may transform records."
         ),
@@ -233,7 +233,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "subtopology",
         whole(0, MAX_I32),
         "a whole number from 0",
-        "The first number in the store's task names. For example, it is 0 for `0_0` and `0_1`.",
+        "The first number in the names of the store's tasks, for example 0 for `0_0` and `0_1`.",
     ),
     "partitions": _Key(
         "partitions",
@@ -246,7 +246,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
         (
-            "How long Kafka Streams keeps windows, sessions or versions. The value is `withRetention`, or "
+            "How long Kafka Streams keeps windows, sessions or versions. This is the value of `withRetention`, or "
             "the window size plus the grace period. For a versioned store, it is the history retention."
         ),
     ),
@@ -254,7 +254,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "segment_interval_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
-        "How much time one segment covers. The default is half the retention, but at least a minute.",
+        "The time span that one segment covers. The default is half the retention, but at least a minute.",
     ),
     "indexed": _Key(
         "indexed",
