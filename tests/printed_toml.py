@@ -32,8 +32,8 @@ def check(text: str) -> None:
             raise AssertionError(f"no TOML: {error}\n{block}") from None
     wrong = [match[0] for match in _IN_SENTENCE.finditer(text) if _BARE.fullmatch(match["name"]) is None]
     assert not wrong, f"no header of a table: {wrong}"
-    found = _ON_ONE_LINE.search(text)
-    assert found is None, f"no TOML, but a header and a key on one line: {found[0]}"
+    match = _ON_ONE_LINE.search(text)
+    assert match is None, f"no TOML, but a header and a key on one line: {match[0]}"
 
 
 def _blocks(lines: list[str]) -> Iterator[str]:

@@ -26,7 +26,7 @@ OF_FILES = "specification/toml_file.py"
         "add retention_ms = … to [stores.kv.1]",
     ],
 )
-def test_lines_that_cannot_be_pasted_are_found(text: str) -> None:
+def test_lines_that_cannot_be_pasted_are_rejected(text: str) -> None:
     with pytest.raises(AssertionError, match=r"TOML|header"):
         printed_toml.check(text)
 
@@ -51,7 +51,7 @@ def test_screens_pages_and_examples_are_toml() -> None:
         printed_toml.check(file.read_text(encoding="utf-8"))
 
 
-def test_headers_of_stores_have_one_owner() -> None:
+def test_headers_of_stores_have_a_single_owner() -> None:
     """A name with dots is quoted there: a header that is put together elsewhere would name another table."""
     for path in ROOT.rglob("*.py"):
         name = str(path.relative_to(ROOT))
