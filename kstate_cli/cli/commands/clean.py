@@ -47,7 +47,7 @@ def clean(
         typer.Option(option.RUN, metavar="RUN", help="Delete only this run, such as 0001-migrate. Can be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete without deleting it.")
+        bool, typer.Option(option.DRY_RUN, help="Show what kstate would delete, but change nothing.")
     ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,

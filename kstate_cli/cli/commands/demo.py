@@ -26,7 +26,7 @@ _ARCHIVE: Final = "orders.tar.xz"
 
 
 def demo() -> int:
-    """List a bundled directory that Kafka Streams 4.3.1 wrote, downgrade it to 4.2, list it again, and undo."""
+    """List a bundled Kafka Streams 4.3.1 directory, downgrade it to 4.2, list it again, and undo the downgrade."""
     import tarfile
     from importlib.resources import files
 

@@ -206,7 +206,7 @@ def range_(
     timestamps: Timestamps = False,
     collate: Collate = False,
 ) -> int:
-    """Print all rows of a key-value store, or only the rows in a range of keys (RangeQuery, TimestampedRangeQuery).
+    """Print all rows of a key-value store, or only those in a range of keys (RangeQuery, TimestampedRangeQuery).
 
     kstate prints one partition after another and sorts keys by their bytes. Negative numbers therefore come after
     positive ones.
@@ -224,9 +224,9 @@ def range_(
     return answer(request, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
 
 
-@_subcommand("raw-key", "Print a row by its raw RocksDB key.")
+@_subcommand("raw-key", "Print the row with a given RocksDB key.")
 def raw_key(request: StoreRequest, key: Key) -> int:
-    """Print a row by its raw RocksDB key, from any kind of store.
+    """Print the row with a given RocksDB key from any kind of store.
 
     The key is the complete RocksDB key, including the window, session or segment. The value is the complete RocksDB
     value, including the timestamp and headers. The serdes bytes, hex and base64 can decode every row.
@@ -242,9 +242,9 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     )
 
 
-@_subcommand("raw-scan", "Print all raw rows from RocksDB.")
+@_subcommand("raw-scan", "Print all raw RocksDB rows.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
-    """Print all raw rows from RocksDB, including expired rows, from any kind of store.
+    """Print all raw RocksDB rows of any kind of store, including expired rows.
 
     kstate prints one segment after another, each in key order. As with raw-key, the serdes decode complete keys and
     values.
@@ -265,7 +265,7 @@ def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
 def window_key(
     request: StoreRequest, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print one key's windows that start within a time range, from a window store (WindowKeyQuery)."""
+    """Query a window store for one key's windows that start within a time range (WindowKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowKeyQuery
 
@@ -284,7 +284,7 @@ def window_key(
 def window_range(
     request: StoreRequest, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print all keys' windows that start within a time range, from a window store (WindowRangeQuery)."""
+    """Query a window store for all keys' windows that start within a time range (WindowRangeQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
@@ -299,7 +299,7 @@ def window_range(
 
 @_subcommand("session", "Print the sessions of a key.")
 def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
-    """Print one key's sessions from a session store (WindowRangeQuery with a key).
+    """Query a session store for one key's sessions (WindowRangeQuery with a key).
 
     The end of a session is inclusive.
     """
@@ -331,7 +331,7 @@ def versioned(
         ),
     ] = None,
 ) -> int:
-    """Print a key's latest version from a versioned store, or its version at a given time (VersionedKeyQuery).
+    """Query a versioned store for a key's latest version, or its version at a given time (VersionedKeyQuery).
 
     The files of a versioned store do not contain the store's retention. Without --spec, kstate therefore treats no
     version as expired.
@@ -373,7 +373,7 @@ def multi_versioned(
     ] = False,
     collate: Collate = False,
 ) -> int:
-    """Print a key's versions that were valid within a time range, from a versioned store (MultiVersionedKeyQuery).
+    """Query a versioned store for a key's versions that were valid within a time range (MultiVersionedKeyQuery).
 
     kstate does not print deletions. Without --spec, it treats no version as expired.
     """

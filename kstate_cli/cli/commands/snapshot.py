@@ -92,8 +92,8 @@ def snapshot(
     """Copy store files to a snapshot repository.
 
     Stop the application first, or pass a standby that kstate keeps up to date. If the application is running, pass its
-    --guarantee. Under at_least_once, kstate captures what RocksDB has flushed. Under exactly-once, it captures only
-    tasks without uncommitted rows.
+    --guarantee. Under at_least_once, kstate captures the rows that RocksDB has flushed. Under exactly-once, it captures
+    only tasks without uncommitted rows.
 
     kstate changes nothing in APP and copies only SSTs that are not yet in the repository. Several hosts can write to
     the same repository. To restore a snapshot, run `kstate restore-snapshot`. The exit code is 1 if kstate skips a

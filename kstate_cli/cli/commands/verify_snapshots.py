@@ -55,9 +55,9 @@ def verify_snapshots(
 ) -> int:
     """Read all files in a snapshot repository, and compare each file with its SHA-256.
 
-    Each run reads the file lists of all snapshots. --subset applies only to SSTs and blob files, and each file stays in
-    the same part as the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
-    read a file.
+    Each run reads the file lists of all snapshots. --subset applies only to SSTs and blob files, and a file does not
+    move to a different part if the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if
+    kstate cannot read a file.
     """
     from kstate_cli.cli.metrics import Metrics, folder_at
     from kstate_cli.snapshot.places import repository_of
