@@ -33,8 +33,8 @@ _NOTHING: Final = b"\0 \t\r\n"
 """Content of a file after a power failure during its replacement: kstate may overwrite it."""
 
 METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "kstate_last_run_timestamp_seconds": ("The time when the command last ended.", _LABELS),
-    _SUCCESS: ("The time when the command last ended with exit code 0, without errors or warnings.", _LABELS),
+    "kstate_last_run_timestamp_seconds": ("The time when the command last exited.", _LABELS),
+    _SUCCESS: ("The time when the command last exited with code 0, without errors or warnings.", _LABELS),
     "kstate_last_run_duration_seconds": ("How long the command took, in seconds.", _LABELS),
     "kstate_last_run_exit_code": ("The exit code of the command.", _LABELS),
     "kstate_bytes_pinned": ("The size of the backups that kstate keeps for undo, in bytes.", _LABELS),

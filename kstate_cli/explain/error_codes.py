@@ -116,7 +116,7 @@ ERRORS: Final = {
     KstateError.code: Texts("The command failed for a reason without a specific code (exit 6)", do=(_MESSAGE,)),
     DEFECT_CODE: Texts(
         "kstate has a bug (exit 6)",
-        "kstate ended with an unexpected error. Even in this case, a change is either complete or has no effect.",
+        "kstate failed with an unexpected error. Even in this case, a change is either complete or has no effect.",
         do=("run the command again with KSTATE_LOG=FILE, then report the bug and attach this file", _STATUS),
     ),
     RunHalfway.code: Texts(
@@ -125,7 +125,7 @@ ERRORS: Final = {
         do=("run the command again", f"or roll the run back: {command('undo', 'APP')}", _STATUS),
     ),
     Interrupted.code: Texts(
-        "A signal ended the command (exit 128 plus the number of the signal)",
+        "A signal terminated the command (exit 128 plus the number of the signal)",
         "kstate removed all new files that were not yet part of APP.",
         do=("run the command again", _STATUS),
     ),
@@ -250,7 +250,7 @@ REHOME: Final = {
     WhyRefused.OTHER_CLUSTER: Texts(
         "The broker has none of this directory's changelogs (exit 4)",
         "Either the broker belongs to a different cluster, or this user may not describe these topics.",
-        do=("pass this application's cluster, and a user that may describe its topics",),
+        do=("connect to this application's cluster as a user that may describe its topics",),
     ),
 }
 
@@ -338,14 +338,14 @@ EXITS: Final = {
         ),
     ),
     _of_signal(signal.SIGHUP): Texts(
-        "Signal 1 (SIGHUP) ended the command because the terminal was closed", _SIGNALLED, do=(_AGAIN,)
+        "Signal 1 (SIGHUP) terminated the command because the terminal was closed", _SIGNALLED, do=(_AGAIN,)
     ),
     _of_signal(signal.SIGINT): Texts(
-        "Signal 2 (SIGINT) ended the command because you pressed Ctrl-C", _SIGNALLED, do=(_AGAIN,)
+        "Signal 2 (SIGINT) terminated the command because you pressed Ctrl-C", _SIGNALLED, do=(_AGAIN,)
     ),
     # No handler runs at SIGKILL: the shell or the container reports the code, and not kstate.
     "137": Texts(
-        "Signal 9 (SIGKILL) ended the command, often because the host ran out of memory",
+        "Signal 9 (SIGKILL) terminated the command, often because the host ran out of memory",
         (
             "kstate could not shut down cleanly. Nevertheless, the directory is either completely the old one or "
             "completely the new one."
@@ -353,9 +353,9 @@ EXITS: Final = {
         do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
-        "The program that read the output, such as head in a pipe, has ended",
+        "The program that read the output, such as head in a pipe, has exited",
         "The output is correct but incomplete.",
         do=("if this is what you intended, you do not have to do anything",),
     ),
-    _of_signal(signal.SIGTERM): Texts("Signal 15 (SIGTERM) ended the command", _SIGNALLED, do=(_AGAIN,)),
+    _of_signal(signal.SIGTERM): Texts("Signal 15 (SIGTERM) terminated the command", _SIGNALLED, do=(_AGAIN,)),
 }

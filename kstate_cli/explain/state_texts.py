@@ -31,7 +31,7 @@ RUN_STATES: Final = {
     CREATED: Texts("The folder of the run exists, but is still empty", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(
         "kstate is building the new directory next to the old one",
-        "APP is unchanged. If the process has ended, `kstate status` shows the run as interrupted.",
+        "APP is unchanged. If the process has exited, `kstate status` shows the run as interrupted.",
         rule=_RUNS,
         do=(_WAIT,),
     ),
@@ -54,7 +54,7 @@ RUN_STATES: Final = {
         "An undo of the run was about to swap the two directories back",
         "APP is either completely the old or completely the new directory.",
         rule=_RUNS,
-        do=(_WAIT, f"if the process has ended: {command('undo', 'APP')}"),
+        do=(_WAIT, f"if the process has exited: {command('undo', 'APP')}"),
     ),
     RunState.UNDONE.value: Texts(
         "The run was rolled back, and APP is the old directory again",
@@ -72,7 +72,7 @@ RUN_STATES: Final = {
         "kstate is deleting the backup of the run",
         "You can no longer undo the run.",
         rule=_RUNS,
-        do=(f"if the process has ended: {command('clean', 'APP')}",),
+        do=(f"if the process has exited: {command('clean', 'APP')}",),
     ),
     RUN_INTERRUPTED: Texts(
         "The process ended before the run was complete",

@@ -216,7 +216,7 @@ class _ListingReader:
         # A gap explains the missing summary better.
         if not self._ended and not report.gaps:
             report.gaps.append(
-                Gap(None, f"the listing has no summary line, so it was truncated, or {_SOURCE} ended early")
+                Gap(None, f"the listing has no summary line, so it was truncated, or {_SOURCE} exited early")
             )
         if not report.name:
             report.name = report.hostname or f"{self._source}:{report.line}"

@@ -33,10 +33,10 @@ _DUMP: Final = ("application",)
 _SNAPSHOT: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "kstate_step_last_run_timestamp_seconds": ("maintain: the time when the step last ended.", _STEP),
+    "kstate_step_last_run_timestamp_seconds": ("maintain: the time when the step last finished.", _STEP),
     "kstate_step_last_success_timestamp_seconds": (
         (
-            "maintain: the time when the step last ended without an error. A warning counts as an error unless "
+            "maintain: the time when the step last finished without an error. A warning counts as an error unless "
             f"{option.WARNINGS_OK} accepts it."
         ),
         _STEP,

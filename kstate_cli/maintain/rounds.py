@@ -180,13 +180,13 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
         details = [
             str(text) for line in ended.lines if line.get("type") == "error" for text in line.get("details") or ()
         ]
-        return "; ".join([f"kstate ended the step at its time limit of {task.timeout.total_seconds():g} s", *details])
+        return "; ".join([f"kstate stopped the step at its time limit of {task.timeout.total_seconds():g} s", *details])
     # The last error is the one that ended the command.
     errors = [str(line.get("message")) for line in ended.lines if line.get("type") == "error"]
     if errors:
         return errors[-1]
     if ended.signal is not None:
-        return f"{name_of_signal(ended.signal)} ended the command"
+        return f"{name_of_signal(ended.signal)} terminated the command"
     warnings = [str(line.get("message")) for line in ended.lines if line.get("type") == "warning"]
     warnings += [f"{line.get('task')}: {line.get('message')}" for line in ended.lines if line.get("type") == "skipped"]
     return "; ".join(warnings[:_MOST_WARNINGS]) or None

@@ -184,8 +184,9 @@ class Guesses:
             # certainly wipe the task.
             topics = {usual_changelog(self.app.app_id, task.task, name).topic}
             self.warnings.append(
-                f"kstate cannot read {task.task.name}/{name}, and assumes that the store's changelog is {min(topics)}. "
-                f"If the store has a different changelog, Streams wipes the whole task under exactly-once"
+                f"kstate cannot read {task.task.name}/{name} and assumes that the store's changelog is "
+                f"{min(topics)}. If the store has a different changelog, Streams wipes the whole task under "
+                "exactly-once"
             )
         self._topics[name] = topics
         return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}

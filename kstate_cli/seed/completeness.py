@@ -65,7 +65,7 @@ def with_partitions(
                 raise Refused(
                     f"the input topics of sub-topology {place[1]} have {plural(by_broker, 'partition')}, but the "
                     f"specification states {stated}",
-                    hint="correct the setting partitions in kstate.toml",
+                    hint="correct the partitions setting in kstate.toml",
                 )
             # With a wrong number the proof of the rule fails too: keys would be in other partitions.
             _refuse_read_beyond(topics, stated, committed)
@@ -99,7 +99,7 @@ def _refuse_read_beyond(topics: Collection[str], stated: int, committed: Collect
         raise Refused(
             f"the group has a committed offset for {beyond[0]}, so the application had more than "
             f"{plural(stated, 'task')} of this sub-topology",
-            hint="correct the setting partitions in kstate.toml",
+            hint="correct the partitions setting in kstate.toml",
         )
 
 

@@ -224,7 +224,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
 
 def _place_of_global(answers: _Answers, tasks: list[Task]) -> None:
     if not all(task.is_global for task in tasks):
-        answers.ask("is_global", "both the folder global and a task contain the store", True, False)
+        answers.ask("is_global", "both the global/ folder and a task contain the store", True, False)
         return
     answers.know("is_global", True, "the directory of the store is in global")
     answers.ask(

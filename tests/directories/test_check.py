@@ -214,7 +214,7 @@ def test_a_store_without_a_changelog_is_lost_with_its_task(
     assert (row["level"], row["store"]) == ("error", "kv-nolog")
     monkeypatch.setenv("COLUMNS", "500")
     output = kstate("check", app, "--for", name[:3], "--offsets", file, status=3).out
-    assert "its task is wiped, so its rows are lost, because it has no changelog" in output
+    assert "its task is wiped, and its rows are lost, because it has no changelog" in output
 
     loose = check(app, name[:3], "--offsets", file, "--guarantee", "at_least_once", status=3)
     assert "lost-with-its-task" not in codes(loose)

@@ -349,7 +349,7 @@ def test_a_broker_that_never_answers(host: Host) -> None:
         result = kstate("maintain", "--config", path, "-o", "json", status=6)
     assert _came(result) == [("dump", "timed-out"), ("clean", "done")]
     (row,) = [row for row in result.rows if row.get("step") == "dump"]
-    assert (row["ended"], row["message"]) == (6, "kstate ended the step at its time limit of 3 s")
+    assert (row["ended"], row["message"]) == (6, "kstate stopped the step at its time limit of 3 s")
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -705,7 +705,7 @@ def test_a_verify_that_really_runs_out_of_time(tmp_path: Path, monkeypatch: pyte
     messages = [call("1s", 6) for _ in range(3)]
     halves = [re.findall(r"he next run reads half of this part: part \d+ of (\d+)", message) for message in messages]
     assert halves == [["4"], ["8"], ["16"]], messages
-    assert all("kstate ended the step at its time limit of 1 s" in message for message in messages)
+    assert all("kstate stopped the step at its time limit of 1 s" in message for message in messages)
     monkeypatch.setenv("PYTHONPATH", search_path)
     for _ in range(200):
         messages.append(call("1h", 0))

@@ -104,7 +104,7 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
 def test_dead_run_is_interrupted_before_and_after_its_sweep(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     text = status_text(app)
-    assert " interrupted " in end_of(text, run.name) and "this run's process has ended" in text
+    assert " interrupted " in end_of(text, run.name) and "this run's process has exited" in text
     kstate("wipe", app, "--store", "visits")
     text = status_text(app)
     assert " interrupted " in end_of(text, run.name), text

@@ -258,7 +258,9 @@ def test_a_first_full_dump_that_takes_longer_than_its_limit(harness: Harness, tm
         ends.append(max((full.end for full in newest(out).fulls), default=0) if any(out.glob("_manifest-*")) else 0)
         if result.status == 0:
             break
-        assert result.status == 6 and "kstate ended the step at its time limit of 15 s" in result.report, result.report
+        assert result.status == 6 and "kstate stopped the step at its time limit of 15 s" in result.report, (
+            result.report
+        )
     assert codes[-1] == 0 and len(codes) >= 3, codes
     assert ends == sorted(ends) and ends[-1] >= 20_000
     assert [row[0] for row in dumped(out)[TopicPartition(topic.name, 0)]] == [record[0] for record in topic.records()]

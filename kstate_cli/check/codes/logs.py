@@ -69,13 +69,13 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global and fails to start. At the next start, it rebuilds the stores. In 3.9 "
+        "Streams deletes the global/ folder and fails to start. At the next start, it rebuilds the stores. In 3.9 "
         "and earlier, startup hangs. The consumer for global stores has the reset policy none, so it does not reset "
         "its offset. KIP-406 would change this, but no release implements it."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
-        "if GlobalStateManagerImpl.restoreState fails, Streams deletes the folder global and does not start. The "
+        "if GlobalStateManagerImpl.restoreState fails, Streams deletes the global/ folder and does not start. The "
         "next start rebuilds this folder (KIP-406; {page})"
     ),
     page="start.md#global-stores",

@@ -181,7 +181,7 @@ GLOBAL_STATUS_OPEN: Final = FindingCode(
     changes_at_close=True,
     more=(
         "If a task's store has this status, 4.3 wipes the task and continues. For a global store, 4.3 does not "
-        "handle the same exception, so every start fails until you remove the folder global."
+        "handle the same exception, so every start fails until you remove the global/ folder."
     ),
     log=log.INVALID_STATE,
     source=(

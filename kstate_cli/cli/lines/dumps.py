@@ -306,8 +306,8 @@ Ended = Annotated[
     int,
     Meaning(
         (
-            "The exit code of the command. It is 6 if kstate ended the command. In a summary, it is the "
-            "highest exit code."
+            "The exit code of the command. It is 6 if kstate stopped the command. In a summary, it is the highest "
+            "exit code."
         ),
         minimum=0,
     ),

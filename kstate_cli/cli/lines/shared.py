@@ -92,9 +92,9 @@ Kind = Annotated[str, Meaning("The kind of the store, as in the output of ls.")]
 Changelog = Annotated[
     Mapping[str, Mapping[int, int]],
     Meaning(
-        "The stored changelog offsets, by topic and partition. For a task store, it is the offset of "
-        "the last applied record. For a global store, it is the offset of the next record. It is null "
-        "if kstate cannot read it."
+        "The stored changelog offsets, by topic and partition. For a task store, each is the offset of the last "
+        "applied record. For a global store, each is the offset of the next record. It is null if kstate cannot "
+        "read the offsets."
     ),
 ]
 # Topic by topic, because a store may have several input topics.
@@ -167,7 +167,7 @@ LagSeconds = Annotated[
 Warnings = Annotated[int, Meaning("The number of warnings.", minimum=0)]
 # With milliseconds at most: more digits would differ in every run without a meaning.
 Seconds = Annotated[float, Meaning("The duration in seconds.", minimum=0)]
-Ok = Annotated[bool, Meaning("Whether there are no findings and kstate could judge everything.")]
+Ok = Annotated[bool, Meaning("Whether there are no findings and kstate could check everything.")]
 Findings = Annotated[Mapping[str, int], Meaning("The number of findings with each code.", each={"minimum": 0})]
 Subset = Annotated[str, Meaning("The part I/N of the stores, or of the files in a dump.")]
 LeftOut = Annotated[int, Meaning("The number of stores, or files of a dump, in other parts.", minimum=0)]

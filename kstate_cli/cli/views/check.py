@@ -408,8 +408,8 @@ _WORDS: Final = {
         "their {tasks} wiped, so they restore everything{all}",
     ),
     Outcome.LOST: (
-        "its task is wiped, so its rows are lost, because it has no changelog",
-        "their {tasks} wiped, so their rows are lost, because they have no changelogs",
+        "its task is wiped, and its rows are lost, because it has no changelog",
+        "their {tasks} wiped, and their rows are lost, because they have no changelogs",
     ),
     Outcome.MAY_BE_LOST: (
         "its task is wiped, so its rows are lost if it has no changelog",

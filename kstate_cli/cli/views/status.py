@@ -246,8 +246,8 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
         # An interrupted run is finished or removed as a whole, because the switch is one rename.
         yield (
             (
-                f"{name}: this run's process has ended. The directory is either completely the old one or completely "
-                f"the new one. {_RERUN}"
+                f"{name}: this run's process has exited. The directory is either completely the old one or "
+                f"completely the new one. {_RERUN}"
             ),
             _rerun_of(app, row),
         )
