@@ -61,7 +61,7 @@ def _root(
         False, option.VERBOSE, help="With --version, also print details for a bug report.", is_eager=True
     ),
     version: bool = typer.Option(False, option.VERSION, help="Print the version.", callback=_version),
-    debug: bool = typer.Option(False, option.DEBUG, help="Log to standard error what kstate reads and decides."),
+    debug: bool = typer.Option(False, option.DEBUG, help="Log kstate's reads and decisions to standard error."),
 ) -> None:
     """Inspect, migrate, dump and restore the state directories of Kafka Streams applications."""
     if debug:

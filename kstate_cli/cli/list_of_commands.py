@@ -13,7 +13,7 @@ Usage: kstate [OPTIONS] COMMAND [ARGS]...
 Options:
   --verbose   With --version, also print details for a bug report.
   --version   Print the version.
-  --debug     Log to standard error what kstate reads and decides.
+  --debug     Log kstate's reads and decisions to standard error.
   -h, --help  Show this message and exit.
 
 Commands:

@@ -35,7 +35,7 @@ class Purpose(Enum):
     READ = "read a directory"
     PREDICT = "predict the next start"
     CHANGE = "change a directory"
-    KEEP = "keep dumps, standbys and snapshots"
+    KEEP = "manage dumps, standbys and snapshots"
     BACKUPS = "list and delete backups"
     LEARN = "learn more"
 
@@ -45,7 +45,7 @@ class QuietOutput(Enum):
 
     ROWS = "the table and its last line"
     VERDICT = "a line for each problem, followed by the verdict"
-    PROBLEMS = "a line for each problem, followed by the verdict, or nothing without a problem"
+    PROBLEMS = "a line for each problem, followed by the verdict, or nothing if there is no problem"
     CHANGE = "nothing if it succeeds, or the plan with `--dry-run`"
 
 
