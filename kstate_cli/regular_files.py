@@ -23,20 +23,8 @@ from typing import Final
 
 from kstate_cli.errors import naming
 from kstate_cli.host import host_error
+from kstate_cli.limits import MOST_GIVEN_BYTES
 from kstate_cli.texts import size_text
-
-MIB = 1 << 20
-
-MOST_OFFSETS_BYTES = 16 * MIB
-"""For ``.checkpoint``, ``.checkpoint_<store>`` and ``<store>.position``: a line for each partition of each store."""
-MOST_NAME_BYTES = 4096
-"""For ``CURRENT`` and ``IDENTITY``: each holds a name."""
-MOST_OPTIONS_BYTES = 4 * MIB
-"""For ``OPTIONS-<number>``: a few KiB for each column family."""
-MOST_MANIFEST_BYTES = 256 * MIB
-"""For ``MANIFEST-<number>``: RocksDB starts it again at each open, and adds about 100 bytes per flush or compaction."""
-MOST_GIVEN_BYTES = 64 * MIB
-"""For the argument of an option."""
 
 _KINDS = (
     (stat.S_ISREG, "a regular file"),

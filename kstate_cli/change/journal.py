@@ -37,6 +37,7 @@ from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import naming
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import FULL
+from kstate_cli.limits import MOST_JOURNAL_BYTES
 from kstate_cli.signals import signals_held
 
 JOURNAL: Final = "journal.jsonl"
@@ -48,7 +49,6 @@ SORTED_FILES: Final = "runs"
 """The folder with the sorted files (SSTs) of a restoration, until RocksDB has ingested them."""
 EMPTY_AT_START: Final = "empty"
 """Member of ``created``: true if the application directory had no task when the run began, absent otherwise."""
-_MOST_BYTES = 64 * 1024 * 1024
 _MOST_WHY: Final = 500
 """Characters of the reason why a line is damaged."""
 
@@ -274,8 +274,10 @@ def _journal(path: Path) -> bytes | None:
         # Any other kind of file was not created by kstate. Without O_NONBLOCK above, opening a FIFO would wait forever.
         if not stat.S_ISREG(status.st_mode):
             raise JournalError("its journal is not a regular file")
-        if status.st_size > _MOST_BYTES:
-            raise JournalError(f"its journal has {status.st_size:,} bytes, but kstate writes at most {_MOST_BYTES:,}")
+        if status.st_size > MOST_JOURNAL_BYTES:
+            raise JournalError(
+                f"its journal has {status.st_size:,} bytes, but kstate writes at most {MOST_JOURNAL_BYTES:,}"
+            )
         try:
             return file.read()
         except OSError as error:

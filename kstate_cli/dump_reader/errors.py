@@ -16,6 +16,10 @@ NOT_REACHED: Final = "check that the dump is reachable and that this user may re
 
 NEW_DUMP: Final = "write a new dump to an empty folder"
 """The hint for a dump with contradicting files. No hint asks to remove files, which would lose records."""
+FEWER_FILES: Final = "write the dump again with fewer and larger files, or divide it into several dumps"
+"""The hint for a dump with more files than kstate reads."""
+SMALLER_GROUPS: Final = "write the dump again with larger row groups and fewer columns, or with smaller files"
+"""The hint for a file with a footer that kstate does not read."""
 WHOLE_COPY: Final = f"copy the dump again from a complete copy, manifests last, or {NEW_DUMP}"
 
 

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.binary import MAX_I32
-from kstate_cli.formats.parquet_footer import check_footer
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import NEW_DUMP, Damage, DumpError, printable
-from .location import ListedFile, is_here
+from .location import ListedFile
 from .manifest import Manifest, ManifestFile
 from .model import Piece, Slice
+from .parquet_file import open_parquet, opened_parquet
 from .schema import Columns, check_columns
 
 if TYPE_CHECKING:
@@ -34,22 +34,10 @@ _READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")
 _FIXED: Final = 8
 # Only three small columns are read at once, so a row group of any size needs bounded memory.
 _ROWS_AT_ONCE: Final = 1 << 20
-_TAIL_BYTES: Final = 8
-"""The bytes at the end of a file: the length of the footer, and the magic number."""
-_ENCRYPTED_FOOTER: Final = b"PARE"
-_PLAIN_FOOTER: Final = b"PAR1"
-_FOOTER_AT_ONCE: Final = 1 << 16
-"""Bytes at the end of a file, as many as pyarrow reads at first."""
-_SIGNATURE_BYTES: Final = 28
-"""The nonce and the tag after a plaintext footer show that columns are encrypted. Without keys, pyarrow would then
-crash.
-"""
 _PLACE: Final[Mapping[str, type]] = {"topic": str, "partition": int, "offset": int}
 """The columns that place a record, with the type of their values in Python."""
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """The folder name that Spark and Hive write for null."""
-_BUFFER_BYTES: Final = 1 << 20
-"""The buffer of a local file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +59,6 @@ class _OffsetRange:
     first: Any
     last: Any
     rows: int
-
-
-def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
-    """Open a Parquet file. INT96 is read as microseconds, which cover every timestamp of Kafka."""
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(
-        path,
-        filesystem=filesystem,
-        # The default, nanoseconds, ends in the year 2262, and overflows silently.
-        coerce_int96_timestamp_unit="us",
-        # Pre-buffering would read all column chunks of a call into memory, whatever their size.
-        pre_buffer=False,
-        # Without a buffer, pyarrow keeps a whole column chunk in memory. But in a bucket each read is a request, so 0
-        # is better there.
-        buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
-        # Compares checksums of pages if the writer has stored them. Without checksums, pages are read unverified.
-        page_checksum_verification=True,
-    )
 
 
 def row_batches(
@@ -160,49 +129,12 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
     import pyarrow as pa
 
     try:
-        footer_bytes = _check_footer(filesystem, file)
         with open_parquet(filesystem, file.path) as parquet:
-            # Checked before any column is read, because pyarrow does not raise an exception for an encrypted column.
-            if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
-                raise _encrypted(file)
             return _facts(parquet, file, of_table=of_table)
     except (OSError, pa.ArrowException, ValueError) as error:
         # Such errors come from damaged footers and pages, codecs that are missing in pyarrow, and text that is not
         # UTF-8.
         raise DumpError(f"kstate cannot read the file as Parquet: {error}", where=printable(file.path)) from None
-
-
-def _check_footer(filesystem: FileSystem, file: ListedFile) -> int:
-    """Return the length of the footer, as the file states it.
-
-    Raises DumpError if the footer is encrypted, MalformedBytesError if pyarrow would end the process at it.
-    """
-    with filesystem.open_input_file(file.path) as stream:
-        # In a bucket a read is a request: one is enough for most footers.
-        length = min(file.size, _FOOTER_AT_ONCE)
-        stream.seek(file.size - length)
-        tail = stream.read(length)
-        if tail[-4:] == _ENCRYPTED_FOOTER:
-            raise _encrypted(file)
-        size = int.from_bytes(tail[-_TAIL_BYTES:-4], "little")
-        # Without this magic number, or within so few bytes, the file has no footer: pyarrow states that.
-        if tail[-4:] != _PLAIN_FOOTER or size + _TAIL_BYTES > file.size:
-            return size
-        if size + _TAIL_BYTES > length:
-            stream.seek(file.size - _TAIL_BYTES - size)
-            tail = stream.read(size + _TAIL_BYTES)
-    footer = tail[-_TAIL_BYTES - size : -_TAIL_BYTES]
-    # A signature follows the footer of a file with encrypted columns: the struct ends before it.
-    check_footer(footer)
-    return size
-
-
-def _encrypted(file: ListedFile) -> DumpError:
-    return DumpError(
-        "the file is encrypted (Parquet modular encryption), which kstate does not support",
-        where=printable(file.path),
-        hint="write the dump again without Parquet encryption. To encrypt it, use an encrypted disk or bucket",
-    )
 
 
 def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> FileFacts:
@@ -594,7 +526,7 @@ class OpenFiles:
                 # Closes the file that was not used for the longest time. With force, the stream is closed too, and not
                 # only the reader.
                 self._open.popitem(last=False)[1].close(force=True)
-            parquet = open_parquet(self._filesystem, piece.path)
+            parquet = opened_parquet(self._filesystem, piece.path)
         self._open[piece.path] = parquet
         metadata = parquet.metadata
         has_groups = piece.row_groups[-1] < metadata.num_row_groups

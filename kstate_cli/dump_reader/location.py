@@ -12,16 +12,15 @@ from kstate_cli.deadline import contact
 from kstate_cli.diagnosis import shown_uri
 from kstate_cli.errors import UsageError
 from kstate_cli.host import WRITING_THREADS, require_headroom
+from kstate_cli.limits import MOST_DUMP_FILES, MOST_DUMP_LEVELS
 from kstate_cli.regular_files import is_utf8, kind_of
 
-from .errors import NEW_DUMP, NOT_REACHED, DumpError, printable, unreadable
+from .errors import FEWER_FILES, NEW_DUMP, NOT_REACHED, DumpError, printable, unreadable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|file:")
-_MOST_LEVELS: Final = 100
-"""The most levels of folders. With more levels it is a loop, or not a dump."""
 # Hadoop calls these what pyarrow calls s3.
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 _PARQUET: Final = (".parquet", ".parq", ".pq")
@@ -125,6 +124,8 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
         raise not_listed(error, shown_as) from None
+    if len(entries) > MOST_DUMP_FILES:
+        raise _too_many_files(shown_as)
     base = root.rstrip("/") + "/"
     files = [
         ListedFile(entry.path, entry.path.removeprefix(base), entry.size)
@@ -133,6 +134,14 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
     ]
     folders = [entry.path.removeprefix(base) for entry in entries if entry.type == fs.FileType.Directory]
     return DumpListing(sorted(files, key=lambda file: file.relative), sorted(folders))
+
+
+def _too_many_files(shown_as: str) -> DumpError:
+    return DumpError(
+        f"the dump has more than {MOST_DUMP_FILES:,} files and folders, but kstate reads at most so many",
+        where=shown_as,
+        hint=FEWER_FILES,
+    )
 
 
 def not_listed(error: OSError, shown_as: str) -> DumpError:
@@ -154,18 +163,22 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
     inside = os.path.realpath(root).rstrip("/") + "/"
     # A stack and no recursion, with a limited number of levels: a loop of folders would never end.
     waiting = [(root, 0)]
+    count = 0
     while waiting:
         folder, level = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
+                count += 1
+                if count > MOST_DUMP_FILES:
+                    raise _too_many_files(shown_as)
                 # pyarrow could not open a file later whose name is not UTF-8.
                 if not is_utf8(entry.name):
                     raise DumpError(f"the name of {printable(entry.path)} is not UTF-8", where=shown_as)
                 if entry.is_symlink():
                     _refuse_link(entry.path, inside, shown_as)
                 elif entry.is_dir(follow_symlinks=False):
-                    if level == _MOST_LEVELS:
-                        raise DumpError(f"the dump has more than {_MOST_LEVELS} levels of folders", where=shown_as)
+                    if level == MOST_DUMP_LEVELS:
+                        raise DumpError(f"the dump has more than {MOST_DUMP_LEVELS} levels of folders", where=shown_as)
                     waiting.append((entry.path, level + 1))
                 elif not entry.is_file(follow_symlinks=False):
                     raise _special(entry.path, shown_as)

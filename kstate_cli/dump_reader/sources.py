@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kstate_cli import option
 from kstate_cli.host import cores_here
+from kstate_cli.limits import MOST_DUMP_MANIFEST_BYTES
 from kstate_cli.signals import mapped, submitted
 
-from .errors import NOT_REACHED, DumpError, NoManifestError, printable, rot, unreadable
+from .errors import FEWER_FILES, NOT_REACHED, DumpError, NoManifestError, printable, rot, unreadable
 from .location import ListedFile, open_location, uri_text
 from .manifest import Manifest
 from .model import Dump
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 # More threads than processors, because each of them waits for the disk or the network.
 _THREADS: Final = 16
-# The most bytes of a manifest, which is read into memory as a whole. One of this size has millions of files.
-_MAX_MANIFEST: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +83,13 @@ def no_manifest(message: str, where: str) -> NoManifestError:
 
 def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest") -> bytes:
     """Return the bytes of a file. Raises DumpError if it is too large, or cannot be read."""
-    # The size is checked in the listing, before a byte is read.
-    if file.size > _MAX_MANIFEST:
-        raise DumpError(
-            f"the {noun} has {file.size:,} bytes, but kstate reads at most {_MAX_MANIFEST:,}",
-            where=printable(file.path),
-        )
+    data = b""
     try:
-        with filesystem.open_input_stream(file.path) as stream:
-            return bytes(stream.read())
+        # The size is checked in the listing, before a byte is read. A file that grows meanwhile is read to one byte too
+        # many.
+        if file.size <= MOST_DUMP_MANIFEST_BYTES:
+            with filesystem.open_input_stream(file.path) as stream:
+                data = bytes(stream.read(MOST_DUMP_MANIFEST_BYTES + 1))
     except OSError as error:
         # The contents are unknown, so no hint may suggest to move the file away.
         raise DumpError(
@@ -100,6 +97,13 @@ def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest")
             where=printable(file.path),
             hint=NOT_REACHED,
         ) from None
+    if (size := max(file.size, len(data))) > MOST_DUMP_MANIFEST_BYTES:
+        raise DumpError(
+            f"the {noun} has {size:,} bytes, but kstate reads at most {MOST_DUMP_MANIFEST_BYTES:,}",
+            where=printable(file.path),
+            hint=FEWER_FILES,
+        )
+    return data
 
 
 def check_files_digests(filesystem: FileSystem, manifest: Manifest, files: Iterable[ListedFile]) -> None:

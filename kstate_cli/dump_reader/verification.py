@@ -12,11 +12,12 @@ from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
 from .errors import DumpError, DumpRot, printable, rot, unreadable
-from .footers import open_parquet, require_headers, require_within, row_batches, trusted_bounds
+from .footers import require_headers, require_within, row_batches, trusted_bounds
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
 from .model import Dump, Grown
 from .open import read_dump
+from .parquet_file import open_parquet
 from .schema import RECORD_COLUMNS
 from .sources import check_digest
 

@@ -24,8 +24,9 @@ from kstate_cli import option, temporary
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import WRITING_THREADS, require_headroom
+from kstate_cli.limits import MOST_GIVEN_BYTES
 from kstate_cli.parallel import Counter, Processes, Progress, leave_everything_in, progress_counters
-from kstate_cli.regular_files import MOST_GIVEN_BYTES, read_small
+from kstate_cli.regular_files import read_small
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.records import Layout, shape_of
 from kstate_cli.rows.segment import UNREADABLE, Databases, Segment

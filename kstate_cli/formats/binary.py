@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from kstate_cli.limits import MOST_JSON_LEVELS, MOST_JSON_VALUES
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -233,10 +235,6 @@ def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-_DEEPEST: Final = 32
-"""Nothing that kstate reads is nested half as deeply."""
-
-
 def parse_json(data: bytes) -> Any:
     """Return the value of a JSON text in UTF-8. Raises MalformedBytesError for anything else or ambiguous.
 
@@ -246,6 +244,9 @@ def parse_json(data: bytes) -> Any:
     # Imported here to save time: most commands import this module before they print their help, which needs no JSON.
     import json
 
+    # Counted in the bytes, before the parser makes an object of each value. Marks in texts count too, which are few.
+    if sum(map(data.count, (b",", b"[", b"{"))) > MOST_JSON_VALUES:
+        raise MalformedBytesError(f"it has more than {MOST_JSON_VALUES:,} values, which is kstate's limit")
     try:
         # "utf-8-sig" drops a byte order mark, which some editors put in front.
         document = json.loads(data.decode("utf-8-sig"), **_STRICT)
@@ -253,8 +254,11 @@ def parse_json(data: bytes) -> Any:
         raise
     except RecursionError:
         raise MalformedBytesError("the JSON text is nested too deeply") from None
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise MalformedBytesError(str(error)) from None
+    except ValueError:
+        # Python converts no number of more than 4,300 digits, because that takes quadratic time.
+        raise MalformedBytesError("a number of the JSON text has too many digits") from None
     _check_depth(document)
     return document
 
@@ -262,7 +266,7 @@ def parse_json(data: bytes) -> Any:
 def _check_depth(document: Any) -> None:
     """Raise MalformedBytesError for nesting that Python reads and cannot print: a message would end in an error."""
     level = [document]
-    for _ in range(_DEEPEST):
+    for _ in range(MOST_JSON_LEVELS):
         # Level by level, without recursion: the check itself must not end in the error that it prevents.
         level = [member for value in level if isinstance(value, (dict, list)) for member in _members(value)]
         if not level:

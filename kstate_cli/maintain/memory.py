@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.binary import MAX_I64, parse_json
-from kstate_cli.regular_files import MOST_GIVEN_BYTES, NotReadableError, read_small, replace_text
+from kstate_cli.limits import MOST_GIVEN_BYTES
+from kstate_cli.regular_files import NotReadableError, read_small, replace_text
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import printable, quoted
 

@@ -14,14 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.formats.sst import BLOB_FOOTER_LENGTH, BLOB_HEADER_LENGTH
-from kstate_cli.regular_files import (
-    MOST_MANIFEST_BYTES,
-    MOST_NAME_BYTES,
-    MOST_OPTIONS_BYTES,
-    NotReadableError,
-    read_small,
-    too_large,
-)
+from kstate_cli.limits import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, MOST_OPTIONS_BYTES
+from kstate_cli.regular_files import NotReadableError, read_small, too_large
 
 CURRENT: Final = "CURRENT"
 """The file with the name of the MANIFEST. If it is missing, RocksDB creates a new database."""

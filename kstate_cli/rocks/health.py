@@ -18,14 +18,8 @@ from typing import Final
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.metadata_files import StoredOptions, foreign_settings, parse, torn
 from kstate_cli.formats.sst import FOOTER_LENGTH, check_blob_ends, footer
-from kstate_cli.regular_files import (
-    MOST_MANIFEST_BYTES,
-    MOST_NAME_BYTES,
-    MOST_OPTIONS_BYTES,
-    NotReadableError,
-    open_regular,
-    read_small,
-)
+from kstate_cli.limits import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, MOST_OPTIONS_BYTES
+from kstate_cli.regular_files import NotReadableError, open_regular, read_small
 from kstate_cli.releases import NEWEST_SST_FORMAT
 from kstate_cli.rocks.files import CURRENT, check_size, is_manifest, is_own
 from kstate_cli.rocks.shadow import LiveFile

@@ -30,7 +30,8 @@ from kstate_cli import temporary
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.metadata_files import live_tables, may_have_paths
 from kstate_cli.host import FULL, READING_THREADS, HostError, require_headroom, shortage
-from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, open_regular, read_small, require_regular
+from kstate_cli.limits import MOST_MANIFEST_BYTES, MOST_NAME_BYTES
+from kstate_cli.regular_files import open_regular, read_small, require_regular
 from kstate_cli.rocks.errors import RocksCode, RocksError, RocksMessage, real
 from kstate_cli.rocks.files import (
     CURRENT,

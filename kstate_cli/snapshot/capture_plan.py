@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
+from kstate_cli.limits import MOST_NAME_BYTES
 from kstate_cli.offsets.ages import Age, age_of, read_ages, sst_age
 from kstate_cli.offsets.last_run import Ending, ending
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve
-from kstate_cli.regular_files import MOST_NAME_BYTES, read_small
+from kstate_cli.regular_files import read_small
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT, is_log, newest_options
 from kstate_cli.snapshot.cuts import Cuts, CutTask, HeldFile, cut_task

@@ -31,10 +31,11 @@ from kstate_cli.formats.metadata_files import families_with_tables, live_tables,
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic
 from kstate_cli.host import most_descriptors
+from kstate_cli.limits import MOST_MANIFEST_BYTES, MOST_NAME_BYTES
 from kstate_cli.offsets.last_run import silent_by_key
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve
-from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, open_regular, read_small, too_large
+from kstate_cli.regular_files import open_regular, read_small, too_large
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_log, is_never_changed, newest_options
 from kstate_cli.snapshot.model import Generation, StoredStore

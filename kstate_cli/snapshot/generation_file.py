@@ -24,6 +24,7 @@ from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I64, MalformedBytesE
 from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.formats.store_kinds import row_families, store_kind
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition, legal_store_name, legal_topic
+from kstate_cli.limits import MOST_GENERATION_FILES, MOST_GENERATION_VALUES
 from kstate_cli.regular_files import is_utf8
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT
@@ -42,12 +43,6 @@ from kstate_cli.snapshot.model import (
 from kstate_cli.statedir.names import segment_start
 
 FORMAT: Final = 1
-MOST_GENERATION_BYTES: Final = 512 << 20
-"""The largest generation that is read: hundreds of thousands of files."""
-_MOST_FILES: Final = 1_000_000
-"""Files of one database. RocksDB itself fails long before."""
-_MOST_VALUES: Final = 12_000_000
-"""Values of one generation. Each becomes an object of Python: so many of them take some GiB, hostile ones far more."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 # RocksDB's names of the files that a database needs, and no others: LOCK and LOG are of a process, and a name with a
 # slash, a dot-dot or a leading dot would leave the folder of the database.
@@ -160,8 +155,8 @@ def parse(name: str, data: bytes) -> Generation:
     if not fits_name(name, data):
         raise MalformedBytesError("its content does not match its name, so it was damaged or renamed")
     # Counted in the bytes, before the parser makes an object of each value: 512 MiB of "[]," would fill the memory.
-    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values, which is kstate's limit")
+    if sum(map(data.count, (b",", b"[", b"{"))) > MOST_GENERATION_VALUES:
+        raise MalformedBytesError(f"it has more than {MOST_GENERATION_VALUES:,} values, which is kstate's limit")
     document = parse_json(data)
     members = _object(document, "the generation")
     version = members.get("format")
@@ -313,7 +308,8 @@ def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:
         _require(segment_start(store, _text(folder)) is not None, f"{folder!r} is not a segment of {store}")
     files = tuple(_file(file) for file in _list(members["files"]))
     _require(
-        len(files) <= _MOST_FILES, f"{store}: a database has more than {_MOST_FILES:,} files, which is kstate's limit"
+        len(files) <= MOST_GENERATION_FILES,
+        f"{store}: a database has more than {MOST_GENERATION_FILES:,} files, which is kstate's limit",
     )
     _refuse_twice([file.name for file in files], "file")
     families = {

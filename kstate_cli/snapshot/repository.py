@@ -24,7 +24,8 @@ from typing import Any, BinaryIO, Final
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
-from kstate_cli.snapshot.generation_file import MOST_GENERATION_BYTES, parse
+from kstate_cli.limits import MOST_GENERATION_BYTES, MOST_OBJECTS
+from kstate_cli.snapshot.generation_file import parse
 from kstate_cli.snapshot.model import Generation, is_generation_name, is_object_name
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER as MARKER
@@ -44,8 +45,6 @@ CLAIMED: Final = ".claimed"
 """Suffix of the note by which a cleaner claims a condemned list."""
 _MOST_MARKER_BYTES: Final = 4096
 _MOST_NAMES: Final = 3
-_MOST_OBJECTS: Final = 5_000_000
-"""Names are kept in memory, about 200 bytes each. So many SSTs of 64 MiB would be 300 TiB."""
 _MOST_NOTES: Final = 1_000_000
 
 
@@ -235,7 +234,7 @@ class Repository(ABC):
 
     def objects(self) -> dict[str, StoredEntry]:
         """Return every object by its name. A link, or a file with another name, is no object."""
-        return {name: entry for name, entry in self._entries(OBJECTS, _MOST_OBJECTS).items() if is_object_name(name)}
+        return {name: entry for name, entry in self._entries(OBJECTS, MOST_OBJECTS).items() if is_object_name(name)}
 
     def object_sizes(self) -> dict[str, int]:
         """Return the size of every object by its name."""

@@ -18,7 +18,8 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import legal_store_name
 from kstate_cli.host import CHECK_THE_DISK, STORES_STAY, cannot_be_read, host_error
-from kstate_cli.regular_files import MOST_OFFSETS_BYTES, NotReadableError, is_special, is_utf8, kind_of, read_small
+from kstate_cli.limits import MOST_LEVELS, MOST_OFFSETS_BYTES
+from kstate_cli.regular_files import NotReadableError, is_special, is_utf8, kind_of, read_small
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.model import CheckpointFile
 from kstate_cli.statedir.names import (
@@ -39,8 +40,6 @@ from kstate_cli.texts import first_lines
 IGNORED = frozenset({LOST_AND_FOUND})
 READING_ATTEMPTS = 12
 """How often a task or a database is read while a running application changes it."""
-MOST_LEVELS = 100
-"""Streams needs five levels: topology, task, store, segment, file. A custom store may add some."""
 _PRINTED_LEVELS = 3
 
 

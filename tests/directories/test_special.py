@@ -18,8 +18,9 @@ import pytest
 from kstate_cli.cli.app import app as commands
 from kstate_cli.errors import KstateError, Refused
 from kstate_cli.formats.checkpoint import MOST_ENTRIES
+from kstate_cli.limits import MOST_LEVELS
 from kstate_cli.regular_files import NotReadableError, open_regular, read_given, read_small
-from kstate_cli.statedir.entries import MOST_LEVELS, refuse_special
+from kstate_cli.statedir.entries import refuse_special
 from kstate_cli.statedir.problems import Place
 from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.regular_files import MOST_NAME_BYTES
+from kstate_cli.limits import MOST_NAME_BYTES
 from kstate_cli.statedir.database import read_database
 from kstate_cli.statedir.problems import Place, ProblemCode
 from kstate_cli.verify.findings import NOT_UNDERSTOOD
