@@ -184,7 +184,14 @@ def snapshot_rows() -> str:
     for sums in snapshot_campaign.summary():
         usable = f"{sums.usable} of {sums.windowed}" if sums.windowed else ""
         rows.append((sums.title, str(sums.snapshots), str(sums.started), str(sums.skipped), usable, sums.causes))
-    head = ("", "snapshots", "of them started", "skipped attempts", "windowed stores with an offset", "the others")
+    head = (
+        "",
+        "snapshots",
+        "started with Streams",
+        "skipped attempts",
+        "windowed stores with an offset",
+        "windowed stores without an offset",
+    )
     return markdown_table(head, rows)
 
 

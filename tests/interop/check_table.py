@@ -79,7 +79,7 @@ Streams restores them at every start.
 
 In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has a
 `lag`, which is the number of changelog records that the store does not contain yet. The lag does not depend on the
-prediction. `lag_seconds` is the age of the oldest of these records. To print only the `lag`, run `kstate
+prediction. `lag_seconds` is the age of the first of these records. To print only the `lag`, run `kstate
 inspect-position` with the same options.
 
 ## Lag
