@@ -1,6 +1,6 @@
 """All codes that kstate prints, in groups, and the search for one of them by its name or by a pasted text.
 
-Each text has one owner: the catalogues of ``check``, ``fleet`` and ``verify``, the hints of ``query``, and
+Each text has one owner: the catalogues of ``check``, ``fleet``, ``seed`` and ``verify``, the hints of ``query``, and
 :mod:`kstate_cli.streams_log` for the messages of Kafka Streams. A pasted text is a line of a log, an exception with its
 causes, or a note of kstate. It is compared without white space: a terminal, a log shipper or a chat breaks lines
 anywhere.
@@ -15,6 +15,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.check.codes import CODES
 from kstate_cli.check.codes.layout import HEADERS_STORE, OFFSETS_IN_COLUMN_FAMILY
 from kstate_cli.explain.error_codes import ERRORS, EXITS, REHOME
@@ -24,6 +25,7 @@ from kstate_cli.explain.state_texts import FAILURES, OUTCOMES, RESTORATION_STATE
 from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF, store_kinds
 from kstate_cli.query.result import STREAMS_SAYS, hints
+from kstate_cli.seed.findings import CONDITIONS
 from kstate_cli.streams_log import FAMILIES_NOT_OPENED, readable_sentence
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import VERIFY_CODES
@@ -54,6 +56,12 @@ def groups() -> tuple[CodeGroup, ...]:
             ),
             CodeGroup("verify", "Findings of verify", "the JSON member `code` of `kstate verify`", _damages()),
             CodeGroup("fleet", "Findings of fleet", "the JSON member `code` of `kstate fleet`", _fleet_findings()),
+            CodeGroup(
+                "seed",
+                "Conditions of a seed",
+                f"the JSON member `condition` of `kstate seed`, and of `kstate check` with `{option.SEED_TO}`",
+                _conditions(),
+            ),
             CodeGroup(
                 "problem",
                 "Problems of a directory",
@@ -142,6 +150,10 @@ def _fleet_findings() -> tuple[Explanation, ...]:
 
 def _damages() -> tuple[Explanation, ...]:
     return tuple(explanation("verify", code, code.level.value) for code in VERIFY_CODES.values())
+
+
+def _conditions() -> tuple[Explanation, ...]:
+    return tuple(explanation("seed", code, None) for code in CONDITIONS.values())
 
 
 def _failures() -> tuple[Explanation, ...]:

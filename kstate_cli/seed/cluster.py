@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli import option
 from kstate_cli.broker.client import admin_client, denied, offsets_of_group
 from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
 from kstate_cli.broker.settings import cause_of
-from kstate_cli.errors import RunFailed
+from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, is_internal
 
 if TYPE_CHECKING:
@@ -132,6 +133,16 @@ def refuse_hidden(admin: AdminClient, names: Iterable[str]) -> None:
         except KafkaException as error:
             if cause_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
+
+
+def refuse_other_cluster(target: Connection, cluster: SeedCluster, planned: Mapping[str, Any]) -> None:
+    """Raise Refused if the run was on another cluster. Journals of earlier versions do not contain its id."""
+    recorded = planned.get("cluster")
+    if recorded is not None and recorded != cluster.cluster_id:
+        raise Refused(
+            f"{target.bootstrap} is the cluster {cluster.cluster_id}, but the run wrote to the cluster {recorded}",
+            hint=f"pass {option.BOOTSTRAP_SERVER} with the run's cluster",
+        )
 
 
 def _permitted(future: Any, place: str, right: str) -> Any:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.broker.group_offsets import CommittedOffset
-from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.errors import InUse, KstateError, Refused, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed import planner, rules
 from kstate_cli.seed.cluster import (
@@ -25,13 +25,36 @@ from kstate_cli.seed.cluster import (
     committed_offsets,
     read_cluster,
     read_topics,
+    refuse_other_cluster,
     topics_of,
     with_groups,
 )
 from kstate_cli.seed.completeness import input_topics
 from kstate_cli.seed.directories import SeedDirectories
 from kstate_cli.seed.execution import changed_topics, lost_topic, refuse_continuation, validate_topic
-from kstate_cli.seed.journal import announced_offsets, lines_by_topic
+from kstate_cli.seed.findings import (
+    NAMES_VALID,
+    NO_OPEN_TRANSACTION,
+    OFFSETS_COMMITTED,
+    RECORDS_AND_OFFSETS,
+    SOURCE_AS_SPECIFIED,
+    SOURCE_COMPLETE,
+    SOURCE_DRAINED,
+    SOURCE_OFFSETS,
+    SOURCE_REACHABLE,
+    SOURCE_STOPPED,
+    TABLES_EQUAL,
+    TABLES_ON_TARGET,
+    TARGET_COMPATIBLE,
+    TARGET_EMPTY,
+    TARGET_REACHABLE,
+    TOPICS_PRESENT,
+    TOPICS_UNUSED,
+    Condition,
+    ConditionCode,
+    State,
+)
+from kstate_cli.seed.journal import announced_offsets, announced_topics, lines_by_topic
 from kstate_cli.seed.model import SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.table_contents import (
     WITHOUT_SPECIFICATION,
@@ -45,19 +68,6 @@ from kstate_cli.texts import plural, some
 _MOST: Final = 5
 
 
-State = Literal["met", "not-met", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition of the run, and its state."""
-
-    name: str
-    state: State
-    why: str | None = None
-    """Why it is not met or unknown, or a remark."""
-
-
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """All conditions; the plan if they allow one, else the first refusal."""
@@ -67,10 +77,10 @@ class Judgement:
     refusal: KstateError | None
 
 
-_REACHABLE: Final = ("source-reachable", "target-reachable")
+_REACHABLE: Final = (SOURCE_REACHABLE, TARGET_REACHABLE)
 _NOT_REACHED: Final = "kstate checks this only if the other conditions are met"
 _OTHERS: Final = (
-    *(name for name, _ in rules.RULES), "target-empty", "records-and-offsets", "tables-equal", "target-compatible",
+    *(code for code, _ in rules.RULES), TARGET_EMPTY, RECORDS_AND_OFFSETS, TABLES_EQUAL, TARGET_COMPATIBLE,
 )  # fmt: skip
 
 
@@ -81,19 +91,19 @@ def judge_unreachable(request: SeedRequest) -> Judgement | None:
     """
     conditions: list[Condition] = []
     failure: RunFailed | None = None
-    for name, connection in zip(_REACHABLE, (request.source, request.target), strict=True):
+    for code, connection in zip(_REACHABLE, (request.source, request.target), strict=True):
         try:
             read_cluster(connection)
-            conditions.append(Condition(name, "met"))
+            conditions.append(Condition(code, "met"))
         except RunFailed as error:
             failure = failure or error
-            conditions.append(Condition(name, "not-met", str(error)))
+            conditions.append(Condition(code, "not-met", str(error), error.hint))
     if failure is None:
         return None
     if request.dump is not None:
         # A wrong path is the error of the user, whatever state the clusters are in.
         planner.read_source_dump(request.dump)
-    conditions += [Condition(name, "unknown", "a cluster does not respond") for name in _OTHERS]
+    conditions += [Condition(code, "unknown", "a cluster does not respond") for code in _OTHERS]
     return Judgement(tuple(conditions), None, failure)
 
 
@@ -103,20 +113,20 @@ def judge(request: SeedRequest, facts: SeedFacts, events: rules.Events) -> Judge
     ``events``: the lines of the journal.
     """
     # Reading the facts has reached both.
-    conditions = [Condition(name, "met") for name in _REACHABLE]
+    conditions = [Condition(code, "met") for code in _REACHABLE]
     refusals: list[KstateError] = []
 
-    def add(name: str, errors: Iterable[KstateError]) -> None:
+    def add(code: ConditionCode, errors: Iterable[KstateError]) -> None:
         several = list(errors)
         refusals.extend(several)
         if several:
-            conditions.append(Condition(name, "not-met", _text(several)))
+            conditions.append(Condition(code, "not-met", _text(several), several[0].hint))
             return
-        conditions.append(Condition(name, *_doubt(name, request, facts)))
+        conditions.append(Condition(code, *_doubt(code, request, facts)))
 
-    for name, rule in rules.RULES:
-        add(name, rule(request, facts))
-    add("target-empty", rules.refuse_target(request, facts, events))
+    for code, rule in rules.RULES:
+        add(code, rule(request, facts))
+    add(TARGET_EMPTY, rules.refuse_target(request, facts, events))
     plan: SeedPlan | None = None
     if not refusals:
         try:
@@ -125,22 +135,44 @@ def judge(request: SeedRequest, facts: SeedFacts, events: rules.Events) -> Judge
         except Refused as error:
             refusals.append(error)
         # Timestamps and translated offsets are known only with the plan.
-        add("records-and-offsets", refusals)
+        add(RECORDS_AND_OFFSETS, refusals)
     if plan is None:
-        judged = {condition.name for condition in conditions}
-        conditions += [Condition(name, "unknown", _NOT_REACHED) for name in _OTHERS if name not in judged]
+        conditions += _unjudged(conditions)
     else:
         comparison = compare_tables(request, facts, plan)
-        add("tables-equal", refuse_differences(request, comparison))
+        add(TABLES_EQUAL, refuse_differences(request, comparison))
         notes = tuple(difference_notes(request, comparison))
         plan = replace(plan, notes=(*plan.notes, *notes))
         doubts = (comparison.reason,) if isinstance(comparison, UncomparedTables) else notes
         if doubts and conditions[-1].state == "met":
-            conditions[-1] = Condition("tables-equal", "unknown", doubts[0])
-        add("target-compatible", _incompatible(request, plan, events))
+            conditions[-1] = Condition(TABLES_EQUAL, "unknown", doubts[0])
+        add(TARGET_COMPATIBLE, _incompatible(request, plan, events))
     if refusals:
         plan = None
     return Judgement(tuple(conditions), plan, next(iter(refusals), None))
+
+
+def _unjudged(conditions: Iterable[Condition]) -> list[Condition]:
+    """Return every condition of a run that is not among ``conditions``, as unknown."""
+    judged = {condition.code for condition in conditions}
+    return [Condition(code, "unknown", _NOT_REACHED) for code in _OTHERS if code not in judged]
+
+
+def judge_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> Judgement:
+    """Return every condition of a run that is not complete, and its plan. ``events``: the lines of the journal.
+
+    Raises UsageError, Refused and DumpError for a source that cannot be read, and RunFailed.
+    """
+    unreachable = judge_unreachable(request)
+    if unreachable is not None:
+        return unreachable
+    try:
+        return judge(request, planner.read_facts(request, announced_topics(events)), events)
+    except InUse as error:
+        # An instance on this host is using a directory of the source.
+        conditions = [Condition(code, "met") for code in _REACHABLE]
+        conditions.append(Condition(SOURCE_STOPPED, "not-met", str(error), error.hint))
+        return Judgement((*conditions, *_unjudged(conditions)), None, error)
 
 
 def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> None:
@@ -148,7 +180,7 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
 
     The plan of such a run is not made again, because the source may have changed since then.
     """
-    planned: Mapping[str, Any] = next((event for event in events if event["event"] == "planned"), {})
+    planned = _planned(events)
     problem = None
     if planned.get("app") != request.app:
         problem = f"belongs to {planned.get('app', 'no application')}"
@@ -167,6 +199,16 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
             f"the run in the journal {request.journal} {problem}, so kstate did nothing",
             hint=f"pass that run's options, or another {option.APP} and a new file with {option.JOURNAL}",
         )
+
+
+def seeded_application(events: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the application that the run of a journal has seeded; None without a plan."""
+    return _planned(events).get("app")
+
+
+def _planned(events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the line of a journal about the plan; empty without one."""
+    return next((event for event in events if event["event"] == "planned"), {})
 
 
 def _source_of(text: str) -> str:
@@ -189,20 +231,22 @@ def _topics_present(created: Mapping[str, Mapping[str, Any]], existing: Mapping[
     other = [
         name for name, line in created.items() if name not in existing or existing[name].topic_id != line.get("id")
     ]
-    return _condition_of("topics-present", "not-met", "topics of the run are missing or were recreated", other)
+    return _condition_of(TOPICS_PRESENT, "not-met", "topics of the run are missing or were recreated", other)
 
 
 def judge_seeded(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
-    """Return the conditions after a complete run. ``events``: its journal. Raises UsageError and RunFailed."""
+    """Return the conditions after a complete run. ``events``: its journal. Raises UsageError, Refused and RunFailed."""
     target = request.target
+    cluster = with_groups(target, read_cluster(target), request.app)
+    # On another cluster, all topics would seem to be missing.
+    refuse_other_cluster(target, cluster, _planned(events))
     created, verified = lines_by_topic(events, "created"), lines_by_topic(events, "verified")
     existing = read_topics(target, created)
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
     grown = changed_topics(existing, verified, logs)
-    cluster = with_groups(target, read_cluster(target), request.app)
     return (
         _topics_present(created, existing),
-        _condition_of("topics-unused", "unknown", "an application has written to these topics", grown),
+        _condition_of(TOPICS_UNUSED, "unknown", "an application has written to these topics", grown),
         offsets_committed(announced_offsets(events), committed_offsets(target, cluster, request.app)),
     )
 
@@ -213,7 +257,7 @@ def offsets_committed(
     """Return whether the group has the offsets that the run committed, or higher ones of an application since."""
     behind = [str(key) for key, place in announced.items() if key not in present or present[key].offset < place.offset]
     return _condition_of(
-        "offsets-committed", "not-met", "the group does not have the offsets of these partitions", behind
+        OFFSETS_COMMITTED, "not-met", "the group does not have the offsets of these partitions", behind
     )
 
 
@@ -228,10 +272,10 @@ def seeded_refusal(conditions: Iterable[Condition]) -> Refused | None:
     return None
 
 
-def _condition_of(name: str, state: State, text: str, names: list[str]) -> Condition:
+def _condition_of(code: ConditionCode, state: State, text: str, names: list[str]) -> Condition:
     if not names:
-        return Condition(name, "met")
-    return Condition(name, state, f"{text}: {some(sorted(names), _MOST)}")
+        return Condition(code, "met")
+    return Condition(code, state, f"{text}: {some(sorted(names), _MOST)}")
 
 
 def _text(errors: list[KstateError]) -> str:
@@ -242,34 +286,37 @@ def _text(errors: list[KstateError]) -> str:
 
 
 _CERTAIN: Final = frozenset({
-    "names-valid", "source-stopped", "source-offsets", "no-open-transaction", "source-drained", "source-complete",
-    "tables-on-target", "target-empty", "records-and-offsets", "tables-equal", "target-compatible",
+    NAMES_VALID, SOURCE_STOPPED, SOURCE_OFFSETS, NO_OPEN_TRANSACTION, SOURCE_DRAINED, SOURCE_COMPLETE,
+    SOURCE_AS_SPECIFIED, TABLES_ON_TARGET, TARGET_EMPTY, RECORDS_AND_OFFSETS, TABLES_EQUAL, TARGET_COMPATIBLE,
 })  # fmt: skip
 """The conditions that are met if no rule refuses them, and :func:`_doubt` has no doubt."""
 
 
-def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, str | None]:
+def _doubt(code: ConditionCode, request: SeedRequest, facts: SeedFacts) -> tuple[State, str | None]:
     """Return the state of a condition that no rule refuses."""
-    if name == "source-stopped":
+    if code == SOURCE_STOPPED:
         state = facts.source.groups.get(facts.source_app)
         if state is None:
             return "unknown", f"the source cluster has no group {facts.source_app}"
         if state == UNKNOWN:
             return "unknown", f"{UNLISTED}. {option.SOURCE_STOPPED} confirms that the application is stopped"
         assert state == EMPTY
-    if name == "target-empty" and facts.target_changelogs:
+    if code == TARGET_EMPTY and facts.target_changelogs:
         return "unknown", rules.left_changelogs(request, facts)
-    if name == "tables-on-target" and request.spec is None and request.draft is None:
+    if code == TABLES_ON_TARGET and request.spec is None and request.draft is None:
         return "unknown", WITHOUT_SPECIFICATION
-    if name in ("source-offsets", "tables-equal") and not request.copies_offsets:
+    if code == SOURCE_AS_SPECIFIED:
+        doubt = rules.unspecified_changelogs(request, facts)
+        return ("met", None) if doubt is None else ("unknown", doubt)
+    if code in (SOURCE_OFFSETS, TABLES_EQUAL) and not request.copies_offsets:
         return "unknown", f"because of {option.NO_OFFSETS}, you must set the group's offsets"
-    if name == "source-complete" and facts.unlisted:
+    if code == SOURCE_COMPLETE and facts.unlisted:
         return "unknown", rules.unlisted_changelogs(facts)
-    if name == "source-complete" and facts.directories is not None:
+    if code == SOURCE_COMPLETE and facts.directories is not None:
         return _doubt_about_directories(request, facts.directories)
-    if name == "source-offsets" and not rules.keeps_id(request, facts):
+    if code == SOURCE_OFFSETS and not rules.keeps_id(request, facts):
         return _doubt_about_offsets(facts)
-    if name in _CERTAIN:
+    if code in _CERTAIN:
         return "met", None
     return "unknown", "kstate does not check this condition"
 

@@ -138,11 +138,11 @@ def hold(paths: Iterable[Path]) -> Iterator[None]:
         yield
 
 
-def find_directories(texts: Sequence[str]) -> tuple[Path, ...]:
+def find_directories(texts: Sequence[str], option_name: str = option.FROM) -> tuple[Path, ...]:
     """Return the application directories. Raise UsageError if they are of different applications, or given twice."""
     paths = tuple(find_application(Path(text)) for text in texts)
     if len(set(paths)) < len(paths):
-        raise UsageError(f"{option.FROM} names the same directory twice", hint="pass each directory once")
+        raise UsageError(f"{option_name} names the same directory twice", hint="pass each directory once")
     if len({path.name for path in paths}) > 1:
         raise UsageError(
             f"the directories have different names: {', '.join(sorted({path.name for path in paths}))}",

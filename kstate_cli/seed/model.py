@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.dump_reader.model import Dump
@@ -75,6 +76,8 @@ class SeedRequest:
 
     source_stopped: bool = False
     """Whether the user confirms that no instance of the source runs; it matters only if kstate cannot read that."""
+    source_place: str = option.SOURCE_APP
+    """What states ``source_app`` on the command line, for hints."""
 
     @property
     def source_text(self) -> str:

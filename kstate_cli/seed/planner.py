@@ -53,7 +53,14 @@ from kstate_cli.seed.partition_plan import partition_notes, plan_partitions
 from kstate_cli.seed.partitioning import Partitioning, RepartitionedRecords, repartitioned
 from kstate_cli.seed.records import TargetRecords, partition_in, select_records
 from kstate_cli.seed.rows import RowRecords
-from kstate_cli.seed.rules import Events, keeps_id, left_changelogs, refusals, unlisted_changelogs
+from kstate_cli.seed.rules import (
+    Events,
+    keeps_id,
+    left_changelogs,
+    refusals,
+    unlisted_changelogs,
+    unspecified_changelogs,
+)
 from kstate_cli.seed.table_contents import compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
@@ -91,7 +98,8 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         raise UsageError(
             f"the source cluster has no changelog of {source_app}",
             hint=(
-                f"pass {option.SOURCE_APP} with the application.id or {option.SOURCE_BOOTSTRAP_SERVER} with its cluster"
+                f"pass {request.source_place} with the application.id or {option.SOURCE_BOOTSTRAP_SERVER} with its "
+                "cluster"
             ),
         )
     tables = table_topics(request.spec, topics)
@@ -455,5 +463,7 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
             f"kstate writes every record of the dump. With {option.SPEC}, it writes only the newest record of each "
             "key, if the kind of store allows this"
         )
+    elif (unspecified := unspecified_changelogs(request, facts)) is not None:
+        yield unspecified
     if not request.same_cluster:
         yield "kstate creates topics with the target cluster's default replication factor"

@@ -23,11 +23,22 @@ from kstate_cli.seed.cluster import (
     UNLISTED,
 )
 from kstate_cli.seed.completeness import refuse_doubts
+from kstate_cli.seed.findings import (
+    NAMES_VALID,
+    NO_OPEN_TRANSACTION,
+    SOURCE_AS_SPECIFIED,
+    SOURCE_COMPLETE,
+    SOURCE_DRAINED,
+    SOURCE_OFFSETS,
+    SOURCE_STOPPED,
+    TABLES_ON_TARGET,
+    ConditionCode,
+)
 from kstate_cli.seed.input_offsets import refuse_tables
 from kstate_cli.seed.journal import announced_offsets, announced_topics, lines_by_topic
 from kstate_cli.seed.model import DERIVED_SUFFIXES, SeedFacts, SeedRequest
 from kstate_cli.seed.table_contents import tables_of
-from kstate_cli.texts import quoted, some
+from kstate_cli.texts import plural, quoted, some
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -214,6 +225,59 @@ def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: st
     return None
 
 
+def refuse_other_specification(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield what the specification states about the source, and its broker does not have.
+
+    A file of other topics may state other kinds too. Directories are compared with the file when they are read.
+    """
+    if facts.directories is not None or request.spec is None:
+        return
+    application = request.spec.application
+    if application not in (None, facts.source_app):
+        yield Refused(
+            f"{request.spec_name} specifies the stores of {application}, but the source is {facts.source_app}",
+            hint=f"pass {option.SPEC} with the specification of {facts.source_app}",
+        )
+    for store in request.spec.stores:
+        topic = store.changelog
+        if topic is None or store.is_global:
+            # The topic of a global store may get more partitions at any time.
+            continue
+        on_broker = facts.source_topics.get(topic) or facts.source_tables.get(topic)
+        if on_broker is None:
+            if store_of_changelog(topic, facts.source_app) is not None and topic not in facts.unlisted:
+                yield Refused(
+                    f"{request.spec_name} states that the changelog of the store {store.name} is {topic}, but the "
+                    "broker does not list this topic",
+                    hint=(
+                        f"grant Describe and DescribeConfigs on {topic}. If the application no longer has this "
+                        f"store, remove the store from {request.spec_name}"
+                    ),
+                )
+        elif store.partitions not in (None, on_broker.partitions):
+            yield Refused(
+                f"{request.spec_name} states that {topic} has {plural(store.partitions or 0, 'partition')}, but the "
+                f"topic has {on_broker.partitions}",
+                hint=f"correct the setting partitions in {request.spec_name}",
+            )
+
+
+def unspecified_changelogs(request: SeedRequest, facts: SeedFacts) -> str | None:
+    """Return which changelogs kstate has not compared with the specification; None if it has compared all."""
+    if facts.directories is not None:
+        return None
+    if request.spec is None:
+        return f"without {option.SPEC}, kstate has not compared the source with a specification"
+    specified = {store.changelog for store in request.spec.stores}
+    others = sorted(facts.source_topics.keys() - specified)
+    if not others:
+        return None
+    return (
+        f"{request.spec_name} has no stores for these changelogs, so kstate writes all their records: "
+        f"{some(others, _MOST)}"
+    )
+
+
 def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Iterator[Refused]:
     """Yield what the target already has of the new application. ``events``: the run that is continued."""
     state = facts.target.groups.get(request.app)
@@ -294,13 +358,14 @@ def left_changelogs(request: SeedRequest, facts: SeedFacts) -> str:
 
 
 Rule = Callable[[SeedRequest, SeedFacts], Iterable[UsageError | Refused]]
-RULES: Final[tuple[tuple[str, Rule], ...]] = (
-    ("names-valid", refuse_names),
-    ("source-stopped", refuse_running),
-    ("source-offsets", refuse_without_offsets),
-    ("no-open-transaction", refuse_open),
-    ("source-drained", refuse_undrained),
-    ("source-complete", refuse_dump),
-    ("tables-on-target", refuse_tables),
+RULES: Final[tuple[tuple[ConditionCode, Rule], ...]] = (
+    (NAMES_VALID, refuse_names),
+    (SOURCE_STOPPED, refuse_running),
+    (SOURCE_OFFSETS, refuse_without_offsets),
+    (NO_OPEN_TRANSACTION, refuse_open),
+    (SOURCE_DRAINED, refuse_undrained),
+    (SOURCE_COMPLETE, refuse_dump),
+    (SOURCE_AS_SPECIFIED, refuse_other_specification),
+    (TABLES_ON_TARGET, refuse_tables),
 )
-"""The conditions of a seed by their names, most basic first. Pure: they judge the facts only."""
+"""The conditions of a seed, most basic first. Pure: they judge the facts only."""

@@ -21,7 +21,7 @@ from kstate_cli.broker.tails import ReadFrom
 from kstate_cli.errors import Refused
 from kstate_cli.formats.layouts import Logged
 from kstate_cli.formats.store_kinds import kind_names, store_kind
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.seed.writing import message_batches
 from kstate_cli.texts import first_lines, plural, quoted
 
@@ -90,7 +90,9 @@ def tables_of(facts: SeedFacts, request: SeedRequest) -> tuple[StoreSpec, ...]:
     return tuple(
         store
         for store in request.spec.stores
-        if store.changelog is not None and store.changelog not in facts.source_topics
+        if store.changelog is not None
+        and store.changelog not in facts.source_topics
+        and (store.is_global or store.source_topic or store_of_changelog(store.changelog, facts.source_app) is None)
     )
 
 

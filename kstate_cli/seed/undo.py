@@ -16,6 +16,7 @@ from kstate_cli.seed.cluster import (
     committed_offsets,
     read_cluster,
     refuse_hidden,
+    refuse_other_cluster,
     topics_of,
     with_groups,
 )
@@ -47,7 +48,7 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
         raise Refused(f"{journal.path} does not contain a run to undo", hint="pass the journal of a run")
     app = str(planned["app"])
     cluster = read_cluster(target)
-    _refuse_other_cluster(target, cluster, planned)
+    refuse_other_cluster(target, cluster, planned)
     with admin_client(target.bootstrap, target.settings) as admin:
         existing = _topics_to_delete(admin, target, journal, planned)
         has_group = _check_group(target, cluster, app, journal, keeps_id=planned.get("keeps_id") is True)
@@ -96,16 +97,6 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal, plan
                 hint="keep this topic, because the new application needs it",
             )
     return sorted(existing)
-
-
-def _refuse_other_cluster(target: Connection, cluster: SeedCluster, planned: Mapping[str, Any]) -> None:
-    """Raise Refused if the run was on another cluster. Journals of earlier versions do not contain its id."""
-    recorded = planned.get("cluster")
-    if recorded is not None and recorded != cluster.cluster_id:
-        raise Refused(
-            f"{target.bootstrap} is the cluster {cluster.cluster_id}, but the run wrote to the cluster {recorded}",
-            hint=f"pass {option.BOOTSTRAP_SERVER} with the run's cluster",
-        )
 
 
 def _refuse_missing(admin: Any, journal: SeedJournal, planned: Mapping[str, Any], missing: Collection[str]) -> None:

@@ -116,8 +116,11 @@ LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning
 """Of restorations that were interrupted, and that go on or wait: `tests/restore/test_attempts.py`, `…/test_standby.py` and `…/test_hosts.py`."""
 OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "note", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
-OF_SEEDS = {("seed", kind) for kind in ("condition", "topic", "partitioning", "note", "summary", "deleted", "error")}
-"""`tests/interop/test_seed_topics.py` and `…/test_seed_partitions.py` have them."""
+OF_SEEDS = {
+    *(("seed", kind) for kind in ("condition", "topic", "partitioning", "note", "summary", "deleted", "error")),
+    ("check", "condition"),
+}
+"""`tests/interop/test_seed_topics.py`, `…/test_seed_partitions.py` and `…/test_seed_check.py` have them."""
 OF_A_DUMP = {
     *(("verify-dump", kind) for kind in ("finding", "warning", "error", "summary")),
     *(("ls-dump", kind) for kind in ("partition", "error", "summary")),

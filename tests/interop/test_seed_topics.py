@@ -364,6 +364,7 @@ def test_a_dry_run_prints_every_condition(source: Source) -> None:
     met = conditions(kstate(*source.words("--dry-run")))
     assert {name: state for name, state in met.items() if state != "met"} == {
         "source-offsets": "unknown",
+        "source-as-specified": "unknown",
         "tables-on-target": "unknown",
         "tables-equal": "unknown",
     }
@@ -593,10 +594,15 @@ def test_the_page_about_another_application_id(source: Source, monkeypatch: pyte
         "broker:9092": source.harness.bootstrap,
     }
     names |= {"/var/lib/orders": "state", "kstate.toml": "kstate.toml", "old:9092": "", "new:9092": ""}
-    write, check, restore, undo = page_commands("new-application-id.md", names)
-    for words in (write, check, restore):
+    write, judge_conditions, check, restore, undo = page_commands("new-application-id.md", names)
+    _run(write)
+    # Exit code 1: only the user can compare the input topics.
+    _run(judge_conditions, status=1)
+    for words in (check, restore):
         _run(words)
     assert list((source.folder / "state" / source.new).glob("0_*"))
+    # After the seed, the same command checks what the run has left.
+    assert f"the seed of {source.new} is complete" in _run(judge_conditions).out
     _run(undo)
     _run([word for word in check if word != "--dry-run"])
 

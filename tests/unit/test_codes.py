@@ -12,6 +12,8 @@ from kstate_cli.check.codes import CODES, layout, logs, offsets, surroundings, t
 from kstate_cli.codes import Code
 from kstate_cli.fleet import findings as fleet_findings
 from kstate_cli.fleet.findings import FLEET_CODES
+from kstate_cli.seed import findings as seed_findings
+from kstate_cli.seed.findings import CONDITIONS
 from kstate_cli.verify import findings as verify_findings
 from kstate_cli.verify.findings import VERIFY_CODES
 from tests import syntax
@@ -19,9 +21,10 @@ from tests import syntax
 CATALOGUES: list[tuple[Mapping[str, Code], tuple[ModuleType, ...], str]] = [
     (CODES, (layout, topology, offsets, logs, surroundings), "check/"),
     (FLEET_CODES, (fleet_findings,), "fleet/"),
+    (CONDITIONS, (seed_findings,), "seed/"),
     (VERIFY_CODES, (verify_findings,), "verify/"),
 ]
-NAMES = ["check", "fleet", "verify"]
+NAMES = ["check", "fleet", "seed", "verify"]
 
 
 @pytest.mark.parametrize(("catalogue", "modules", "package"), CATALOGUES, ids=NAMES)

@@ -114,7 +114,7 @@ CARRIED_OUT = {
         "directories/test_hints_followed.py::test_followed",
     ),
     (
-        "cli/commands/seed.py",
+        "cli/options/seed.py",
         "pass --source-bootstrap-server",
     ): "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
     **dict.fromkeys(
@@ -186,8 +186,12 @@ CARRIED_OUT = {
         "interop/test_seed_clusters.py::test_a_comparison_ends_at_an_open_transaction"
     ),
     ("seed/execution.py", "complete the undo"): "interop/test_seed_topics.py::test_an_interrupted_undo_continues",
-    ("seed/undo.py", "with the run's cluster"): (
-        "interop/test_seed_topics.py::test_undo_deletes_only_on_the_cluster_of_the_run"
+    **dict.fromkeys(
+        [("seed/cluster.py", "with the run's cluster"), ("seed/undo.py", "with the run's cluster")],
+        "interop/test_seed_topics.py::test_undo_deletes_only_on_the_cluster_of_the_run",
+    ),
+    ("seed/rules.py", "with the specification of"): (
+        "interop/test_seed_check.py::test_the_specification_of_another_application"
     ),
     ("seed/rules.py", "pass --source-stopped"): (
         "interop/test_seed.py::test_results_after_the_move_are_those_of_own_sums"

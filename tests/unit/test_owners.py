@@ -46,6 +46,8 @@ OTHER_MEANINGS = {
     ("offsets/ages.py", store_kinds.OFFSETS_CF),
     ("snapshot/generation_file.py", store_kinds.OFFSETS_CF),
     ("cli/commands/diff.py", store_kinds.OFFSETS_CF),
+    # A parameter.
+    ("cli/commands/check.py", store_kinds.OFFSETS_CF),
     ("specification/toml_file.py", topic_partition.GLOBAL),
     ("specification/draft.py", topic_partition.GLOBAL),
     ("specification/topology.py", topic_partition.GLOBAL),

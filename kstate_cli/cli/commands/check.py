@@ -22,6 +22,7 @@ from kstate_cli.cli.options.application import (
     read_topologies,
     refuse_without_topology,
 )
+from kstate_cli.cli.options.seed import SeedCheckOptions
 from kstate_cli.cli.options.shared import (
     App,
     BootstrapServer,
@@ -35,6 +36,7 @@ from kstate_cli.cli.options.shared import (
     StoreFormat,
     TransactionalStores,
     age,
+    declared,
 )
 from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.cli.shell_completion import releases
@@ -63,21 +65,43 @@ HELP_EXAMPLES: Final = {
             "Predict what a changed topology will do",
             "check /data/app --for 4.3 --topology new.txt --from old.txt",
         ),
+        Example(
+            "Check before a seed of v2 and after it",
+            "check /data/app --seed-to v2 --dump D --bootstrap-server broker:9092",
+        ),
     ),
 }
 
-"""Most codes in one sentence."""
+_OF_SEED: Final = (
+    "seed_from",
+    "source_bootstrap_server",
+    "source_kafka_settings",
+    "source_stopped",
+    "accept",
+    "journal",
+)
+"""Options that only ``--seed-to`` needs."""
+_OF_START: Final = (
+    "release", "for_jar", "guarantee", "dsl_store_format", "transactional_stores", "offsets", "max_age",
+    "delete_retention", "topology", "old", "every_store",
+)  # fmt: skip
+"""Options of the prediction, which ``--seed-to`` replaces."""
 
 
+@declared
 def check(
     context: typer.Context,
     app: App,
+    seeding: SeedCheckOptions,
     release: Annotated[
         str | None,
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Predict the next start with this release, such as 4.3. Required unless you pass --for-jar.",
+            help=(
+                "Predict the next start with this release, such as 4.3. Required unless you pass --for-jar or "
+                "--seed-to."
+            ),
             autocompletion=releases,
         ),
     ] = None,
@@ -142,11 +166,16 @@ def check(
     Kafka Streams will restore, and whether each store's offset still exists in the log. With --topology, kstate
     predicts the effect of a changed topology and prints the `kstate rehome` command that preserves the stores. The exit
     code is 3 if there are errors or warnings.
+
+    With --seed-to, this command checks the conditions of `kstate seed` instead: before the seed, whether the source is
+    stopped, drained and complete, and whether the target is empty and compatible. After the seed, it checks whether the
+    topics and offsets are unchanged. The exit code is 3 if a condition is not met, and 1 if one is unknown.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources
+    from kstate_cli.cli.seed_check import SeedPlaces, check_seed, refuse_with_seed, refuse_without_seed
     from kstate_cli.cli.views.check import (
         counts_of,
         damage_in,
@@ -161,6 +190,11 @@ def check(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
+    refuse_without_seed(typed(context, *_OF_SEED), seeding.seed_to)
+    if seeding.seed_to is not None:
+        refuse_with_seed(typed(context, *_OF_START))
+        places = SeedPlaces(app, dump, bootstrap_server, kafka_settings, spec)
+        return check_seed(seeding, places, metrics_file, output, quiet=quiet)
     # Only a --spec that was typed counts here: a kstate.toml may name one for all commands.
     refuse_without_topology(topology, typed(context, "old", "spec"))
     path = find_application(app)

@@ -14,6 +14,10 @@ from kstate_cli.cli.options.seed import (
     SeedReportOptions,
     SeedSourceOptions,
     SeedTargetOptions,
+    seed_journal,
+    seed_sources,
+    seed_specification,
+    source_connection,
 )
 from kstate_cli.cli.options.shared import Guarantee, declared
 from kstate_cli.cli.output import output_of, waiting
@@ -147,9 +151,7 @@ def _check(
 ) -> int:
     """Print every condition, and the plan if all are met. Raises the refusal of a real run otherwise."""
     from kstate_cli.cli.views.seed import show_conditions, show_end, show_plan
-    from kstate_cli.seed.conditions import judge, judge_seeded, judge_unreachable, refuse_other_run, seeded_refusal
-    from kstate_cli.seed.journal import announced_topics
-    from kstate_cli.seed.planner import read_facts
+    from kstate_cli.seed.conditions import judge_run, judge_seeded, refuse_other_run, seeded_refusal
 
     with waiting("reading the dump and the brokers", quiet=report.quiet):
         end = next((event for event in events if event["event"] == "done"), None)
@@ -159,9 +161,7 @@ def _check(
             refusal: KstateError | None = seeded_refusal(conditions)
             plan: SeedPlan | None = None
         else:
-            judgement = judge_unreachable(request) or judge(
-                request, read_facts(request, announced_topics(events)), events
-            )
+            judgement = judge_run(request, events)
             conditions, plan, refusal = judgement.conditions, judgement.plan, judgement.refusal
     show_conditions(conditions, results)
     if refusal is not None:
@@ -211,20 +211,6 @@ def _undo(
     return EXIT_OK
 
 
-def _origin(source: SeedSourceOptions, target: Connection) -> Connection:
-    """Return the cluster of the source: another one if the user names it."""
-    from kstate_cli.broker.settings import client_settings
-    from kstate_cli.seed.cluster import Connection
-
-    if source.source_bootstrap_server is not None:
-        return Connection(source.source_bootstrap_server, client_settings(source.source_kafka_settings))
-    if source.source_kafka_settings is not None:
-        raise UsageError(
-            "--source-kafka-settings needs --source-bootstrap-server", hint="pass --source-bootstrap-server HOST:PORT"
-        )
-    return target
-
-
 def _erasure(target: SeedTargetOptions) -> tuple[KeysToErase | None, Path | None]:
     """Return the keys to erase, and the file that records what was erased."""
     from kstate_cli.seed.erasure import read_keys
@@ -244,21 +230,13 @@ def _request(
     cluster: Connection,
 ) -> SeedRequest:
     from kstate_cli.seed.model import SeedRequest
-    from kstate_cli.specification.draft import Spec
-    from kstate_cli.specification.toml_file import read_draft, read_spec
 
     if not source.sources or target.app is None:
         raise UsageError("kstate needs a source and the new application.id", hint="pass --from DUMP and --app ID")
-    dump, directories = _sources(source.sources)
+    dump, directories = seed_sources(source.sources, option.FROM)
     _refuse_mixed(source, dump)
-    origin = _origin(source, cluster)
-    spec: Spec | None = None
-    draft = None
-    if source.spec is not None and dump is not None:
-        spec = read_spec(source.spec)
-    elif source.spec is not None:
-        # What the file lacks may be in the directories.
-        draft = read_draft(source.spec)
+    origin = source_connection(source.source_bootstrap_server, source.source_kafka_settings, cluster)
+    spec, draft = seed_specification(source.spec, dump)
     erased, receipt = _erasure(target)
     return SeedRequest(
         start_offsets=_start_offsets(target),
@@ -267,7 +245,7 @@ def _request(
         source_app=source.source_app,
         target=cluster,
         source=origin,
-        journal=report.journal or Path(f"kstate-seed-{target.app}.jsonl"),
+        journal=seed_journal(report.journal, target.app),
         spec=spec,
         renamed=_renamed(target.rename_store or ()),
         copies_offsets=not target.no_offsets,
@@ -291,21 +269,6 @@ def _start_offsets(target: SeedTargetOptions) -> Mapping[TopicPartition, int]:
     if target.no_offsets:
         raise UsageError("--no-offsets and --start-offsets cannot be used together", hint="omit one of them")
     return read_start_offsets(target.start_offsets)
-
-
-def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:
-    """Return the dump, or the application directories. Raise UsageError for several dumps, or both."""
-    from kstate_cli.seed.directories import find_directories
-    from kstate_cli.statedir.find import has_application
-
-    directories = [text for text in texts if has_application(Path(text))]
-    if len(directories) == len(texts):
-        return None, find_directories(directories)
-    if len(texts) > 1:
-        raise UsageError(
-            "--from must be one dump or one or more application directories", hint="pass one dump or only directories"
-        )
-    return texts[0], ()
 
 
 def _refuse_mixed(source: SeedSourceOptions, dump: str | None) -> None:

@@ -372,6 +372,7 @@ Group = Annotated[
             "outcome",
             "verify",
             "fleet",
+            "seed",
             "problem",
             "run",
             "restoration",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from kstate_cli.check import findings as check_findings
 from kstate_cli.check import snapshot_reader
-from kstate_cli.cli.lines import dumps, shared
+from kstate_cli.cli.lines import dumps, seeds, shared
 from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.options import shared as options
 
@@ -78,6 +78,9 @@ Rate = Annotated[
 RateFrom = Annotated[str, Meaning("The run in which kstate measured the rate.")]
 
 
+NotKnown = Annotated[int, Meaning("The number of findings with the level unknown.", minimum=0)]
+
+
 class CheckPredictionLine(TypedDict):
     """The outcome of the next start for a store of a task.
 
@@ -123,13 +126,22 @@ class CheckDumpPartLine(TypedDict):
     damaged: Damaged | None
 
 
+class CheckConditionLine(TypedDict):
+    """With --seed-to, a condition of the seed. If it is not met or unknown, a finding with this code follows."""
+
+    type: Literal["condition"]
+    condition: seeds.Condition
+    condition_state: seeds.ConditionState
+    condition_reason: seeds.ConditionReason
+
+
 class CheckSummaryLine(TypedDict):
-    """The last line of check."""
+    """The last line of check. With --seed-to, it contains only the numbers of findings."""
 
     type: Literal["summary"]
-    release: shared.Release
-    guarantee: Guarantee
-    start_fails: StartFails
+    release: shared.Release | None
+    guarantee: Guarantee | None
+    start_fails: StartFails | None
     errors: Errors
     warnings: shared.Warnings
     expected: Expected
@@ -139,10 +151,18 @@ class CheckSummaryLine(TypedDict):
     rate: Rate | None
     rate_from: RateFrom | None
     running: shared.Running | None
-    as_of: shared.AsOf
+    as_of: shared.AsOf | None
+    not_known: NotRequired[NotKnown]
 
 
-CheckLine = CheckPredictionLine | CheckFindingLine | CheckDumpPartLine | CheckSummaryLine | shared.ErrorLine
+CheckLine = (
+    CheckPredictionLine
+    | CheckFindingLine
+    | CheckDumpPartLine
+    | CheckConditionLine
+    | CheckSummaryLine
+    | shared.ErrorLine
+)
 
 
 Source = Annotated[str, Meaning("The file of the listing, or - for standard input.")]
@@ -203,7 +223,6 @@ GroupWhy = Annotated[
         "Why the members of the group are unknown. It is null if kstate knows the members or did not request them."
     ),
 ]
-NotKnown = Annotated[int, Meaning("The number of findings with the level unknown.", minimum=0)]
 
 
 class FleetHostLine(TypedDict):

@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from kstate_cli.check import findings as check_findings
 from kstate_cli.cli.json_lines import SCHEMA_VERSION
 from kstate_cli.fleet import findings as fleet_findings
+from kstate_cli.seed import findings as seed_findings
 from kstate_cli.verify import findings as verify_findings
 
 
@@ -75,9 +76,11 @@ Level = Annotated[
     Meaning(
         (
             "The severity. For check, it is expected, warning or error. For verify, it is damage or "
-            "unknown. For fleet, it is error, warning or unknown."
+            "unknown. For fleet, it is error, warning or unknown. For check --seed-to, it is error or unknown."
         ),
-        enum=values(check_findings.Level, verify_findings.VerifyLevel, fleet_findings.FleetLevel),
+        enum=values(
+            check_findings.Level, verify_findings.VerifyLevel, fleet_findings.FleetLevel, seed_findings.SeedLevel
+        ),
     ),
 ]
 # For people: programs decide by code, since the words of a message may change in any version.

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 _JAR: Final = "-jar"
+_SEED_TO: Final = "seed_to"
+"""The parameter of ``check`` that replaces the prediction."""
 
 
 def require_release(ctx: Any, parameter: Any, value: Any) -> Any:
@@ -31,8 +33,9 @@ def require_release(ctx: Any, parameter: Any, value: Any) -> Any:
     # The name of the other option follows from this one: --to from --to-jar, and --for from --for-jar.
     release_option = parameter.opts[0].removesuffix(_JAR)
     name = next(parameter.name for parameter in ctx.command.params if release_option in parameter.opts)
-    # While a shell completes, nothing is required: the release may be typed next.
-    if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
+    # While a shell completes, nothing is required: the release may be typed next. --seed-to is about no release.
+    alternatives = (value, ctx.params.get(name), ctx.params.get(_SEED_TO))
+    if all(entry is None for entry in alternatives) and not ctx.resilient_parsing:
         # Not BadParameter: Click would call this an invalid value of the option that is missing.
         raise UsageError(
             f"Missing option: {release_option} RELEASE or {parameter.opts[0]} PATH",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -14,6 +14,86 @@ from kstate_cli.cli.options.restore import RestoredGuarantee
 from kstate_cli.cli.options.shared import Guarantee, MetricsFile, OutputFormat, Quiet
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import releases
+from kstate_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kstate_cli.seed.cluster import Connection
+    from kstate_cli.specification.draft import Spec, SpecDraft
+
+
+SourceBootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        option.SOURCE_BOOTSTRAP_SERVER,
+        metavar="HOST:PORT",
+        help="Broker of the source cluster. The default is --bootstrap-server.",
+    ),
+]
+SourceKafkaSettings = Annotated[
+    Path | None,
+    typer.Option(
+        option.SOURCE_KAFKA_SETTINGS,
+        metavar="FILE",
+        help="Read Kafka client properties for the source cluster from FILE.",
+        readable=False,
+    ),
+]
+SourceStopped = Annotated[
+    bool, typer.Option(option.SOURCE_STOPPED, help="Confirm that the source application is stopped.")
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        option.ACCEPT,
+        metavar="STORE",
+        help="Accept STORE despite problems such as missing updates. Can be repeated.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedCheckOptions:
+    """The seed whose conditions ``check`` judges."""
+
+    HELP_PANEL: ClassVar[str] = "A seed"
+
+    seed_to: Annotated[
+        str | None,
+        typer.Option(
+            option.SEED_TO,
+            metavar="ID",
+            help=(
+                "Instead of the next start, check whether `kstate seed` can create the changelogs of this new "
+                "application.id. After a seed, check whether they are still complete. Requires --bootstrap-server."
+            ),
+        ),
+    ] = None
+    seed_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            option.SEED_FROM,
+            metavar="DUMP/APP",
+            help=(
+                "Check a seed from this dump, or repeat --seed-from for the application directory of each host. The "
+                "default is APP."
+            ),
+        ),
+    ] = None
+    source_bootstrap_server: SourceBootstrapServer = None
+    source_kafka_settings: SourceKafkaSettings = None
+    source_stopped: SourceStopped = False
+    accept: Accept = None
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            option.JOURNAL,
+            metavar="FILE",
+            help="Read the journal of the seed from FILE. The default is kstate-seed-ID.jsonl.",
+            readable=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,27 +121,9 @@ class SeedSourceOptions:
             help=("Read the changelogs of this application.id. Required if the dump contains more than one."),
         ),
     ] = None
-    source_bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            option.SOURCE_BOOTSTRAP_SERVER,
-            metavar="HOST:PORT",
-            help="Broker of the source cluster. The default is --bootstrap-server.",
-        ),
-    ] = None
-    source_kafka_settings: Annotated[
-        Path | None,
-        typer.Option(
-            option.SOURCE_KAFKA_SETTINGS,
-            metavar="FILE",
-            help="Read Kafka client properties for the source cluster from FILE.",
-            readable=False,
-        ),
-    ] = None
-    source_stopped: Annotated[
-        bool,
-        typer.Option(option.SOURCE_STOPPED, help="Confirm that the source application is stopped."),
-    ] = False
+    source_bootstrap_server: SourceBootstrapServer = None
+    source_kafka_settings: SourceKafkaSettings = None
+    source_stopped: SourceStopped = False
     spec: Annotated[
         Path | None,
         typer.Option(
@@ -75,14 +137,7 @@ class SeedSourceOptions:
             readable=False,
         ),
     ] = None
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            option.ACCEPT,
-            metavar="STORE",
-            help=("Accept STORE despite problems such as missing updates. Can be repeated."),
-        ),
-    ] = None
+    accept: Accept = None
     skip_task: Annotated[
         list[Path] | None,
         typer.Option(
@@ -258,3 +313,49 @@ class SeedReportOptions:
     metrics_file: MetricsFile = None
     output: OutputFormat = Format.table
     quiet: Quiet = False
+
+
+def source_connection(bootstrap: str | None, settings: Path | None, target: Connection) -> Connection:
+    """Return the cluster of the source: that of the target unless the user names another one. Raise UsageError."""
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.seed.cluster import Connection
+
+    if bootstrap is not None:
+        return Connection(bootstrap, client_settings(settings))
+    if settings is not None:
+        raise UsageError(
+            "--source-kafka-settings needs --source-bootstrap-server", hint="pass --source-bootstrap-server HOST:PORT"
+        )
+    return target
+
+
+def seed_sources(texts: Sequence[str], option_name: str) -> tuple[str | None, tuple[Path, ...]]:
+    """Return the dump, or the application directories. Raise UsageError for several dumps, or both."""
+    from kstate_cli.seed.directories import find_directories
+    from kstate_cli.statedir.find import has_application
+
+    directories = [text for text in texts if has_application(Path(text))]
+    if len(directories) == len(texts):
+        return None, find_directories(directories, option_name)
+    if len(texts) > 1:
+        raise UsageError(
+            f"{option_name} must be one dump or one or more application directories",
+            hint="pass one dump or only directories",
+        )
+    return texts[0], ()
+
+
+def seed_specification(spec: Path | None, dump: str | None) -> tuple[Spec | None, SpecDraft | None]:
+    """Return the specification for a dump, or the draft for directories, which may have what the file lacks."""
+    from kstate_cli.specification.toml_file import read_draft, read_spec
+
+    if spec is None:
+        return None, None
+    if dump is not None:
+        return read_spec(spec), None
+    return None, read_draft(spec)
+
+
+def seed_journal(journal: Path | None, application: str) -> Path:
+    """Return the path of the journal: by default, in the working directory."""
+    return journal or Path(f"kstate-seed-{application}.jsonl")

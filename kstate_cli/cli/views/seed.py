@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kstate_cli.cli.lines.dumps import DumpNoteLine
-    from kstate_cli.cli.lines.seeds import RestoredMembers, SeedLine, SeedPartitioningLine, SeedSummaryLine
+    from kstate_cli.cli.lines.seeds import (
+        RestoredMembers,
+        SeedConditionLine,
+        SeedLine,
+        SeedPartitioningLine,
+        SeedSummaryLine,
+    )
     from kstate_cli.cli.output import Output
     from kstate_cli.cli.seeded_directories import RestoredDirectories
-    from kstate_cli.seed.conditions import Condition
     from kstate_cli.seed.execution import SeedOutcome
+    from kstate_cli.seed.findings import Condition
     from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
     from kstate_cli.seed.partitioning import ProvenPartitioning
     from kstate_cli.seed.undo import UndoneSeed
@@ -58,11 +64,17 @@ class SeedProgress(Watcher):
 
 def show_conditions(conditions: Sequence[Condition], results: Output[SeedLine]) -> None:
     """Print every condition of a run and its state."""
+    results.show(condition_lines(conditions), lambda: print_conditions(conditions))
+
+
+def print_conditions(conditions: Sequence[Condition]) -> None:
+    """Print every condition and its state as a table."""
     rows = [(condition.name, condition.state, condition.why or "") for condition in conditions]
-    results.show(_condition_lines(conditions), lambda: table(None, ("condition", "state", "reason"), rows))
+    table(None, ("condition", "state", "reason"), rows)
 
 
-def _condition_lines(conditions: Sequence[Condition]) -> Iterator[SeedLine]:
+def condition_lines(conditions: Sequence[Condition]) -> Iterator[SeedConditionLine]:
+    """Yield a line of JSON for each condition."""
     for condition in conditions:
         yield {
             "type": "condition",

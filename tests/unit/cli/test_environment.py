@@ -21,7 +21,7 @@ from tests.directories.support import kstate_here
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
-    "app", "source-app", "rename-store", "partitions", "partitioner", "key-of", "accept", "skip-task", "drop-keys", "receipt", "topic", "task", "store", "run", "global", "all", "everything", "share", "missing", "before", "host", "hosts", "barrier", "ignore", "partition", "subset", "older-than", "out",
+    "app", "source-app", "rename-store", "partitions", "partitioner", "key-of", "accept", "skip-task", "drop-keys", "receipt", "seed-to", "seed-from", "topic", "task", "store", "run", "global", "all", "everything", "share", "missing", "before", "host", "hosts", "barrier", "ignore", "partition", "subset", "older-than", "out",
     "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "by-store", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.

@@ -33,6 +33,7 @@ from kstate_cli.formats.checkpoint import MALFORMED_FILE_MESSAGES
 from kstate_cli.query.result import FailureReason
 from kstate_cli.rehome.model import WhyRefused
 from kstate_cli.restore.running.states import RestoreState
+from kstate_cli.seed.findings import CONDITIONS
 from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.verify.findings import VERIFY_CODES
 from tests import code_pages, json_lines, syntax
@@ -96,6 +97,7 @@ def _values_of(member: str) -> list[str]:
         ("problem", [member.value for member in ProblemCode]),
         ("verify", VERIFY_CODES),
         ("fleet", FLEET_CODES),
+        ("seed", CONDITIONS),
         ("run", _values_of("state")),
         ("restoration", [*(member.value for member in RestoreState), INTERRUPTED]),
         ("query", [member.value for member in FailureReason]),

@@ -17,6 +17,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed import rules
 from kstate_cli.seed.cluster import EMPTY, UNKNOWN, Connection, SeedCluster, TopicFacts
 from kstate_cli.seed.conditions import offsets_committed
+from kstate_cli.seed.findings import CONDITIONS
 from kstate_cli.seed.model import SeedFacts, SeedRequest
 from kstate_cli.specification.draft import Spec, StoreSpec
 
@@ -55,6 +56,14 @@ FACTS = SeedFacts(
 CUSTOMERS = StoreSpec(
     name="customers", kind="timestamped-key-value", changelog="customers", is_global=True, source="table"
 )
+COUNT = StoreSpec(name="count", kind="timestamped-key-value", changelog=CHANGELOG, partitions=1)
+
+
+def specified(store: StoreSpec, application: str | None = "old") -> SeedRequest:
+    """Return a request with a specification of one store."""
+    return replace(REQUEST, spec=Spec(application, (store,)))
+
+
 WITH_TABLE = replace(REQUEST, spec=Spec("old", (CUSTOMERS,)))
 
 
@@ -107,6 +116,15 @@ MISSED: Mapping[str, tuple[tuple[SeedRequest, SeedFacts], ...]] = {
         (REQUEST, replace(FACTS, unlisted={"old-sum-changelog": "sum"})),
         (replace(REQUEST, accepted=frozenset({"count"})), FACTS),
     ),
+    "source-as-specified": (
+        (specified(COUNT, "another"), FACTS),
+        (specified(replace(COUNT, partitions=2)), FACTS),
+        (specified(replace(COUNT, name="sum", changelog="old-sum-changelog")), FACTS),
+        (
+            specified(replace(CUSTOMERS, is_global=False, source="topic", partitions=2)),
+            replace(FACTS, source_tables={"customers": TOPIC}, target_tables={"customers": TOPIC}),
+        ),
+    ),
     "tables-on-target": (
         (WITH_TABLE, FACTS),
         (
@@ -133,7 +151,7 @@ OCCUPIED: tuple[tuple[SeedFacts, rules.Events], ...] = (
 
 def missed(request: SeedRequest, facts: SeedFacts) -> list[str]:
     """Return the conditions that are not met."""
-    return [name for name, rule in rules.RULES if list(rule(request, facts))]
+    return [code.name for code, rule in rules.RULES if list(rule(request, facts))]
 
 
 def test_a_stopped_application_meets_every_condition() -> None:
@@ -156,7 +174,7 @@ def test_a_single_fact_is_enough(name: str, request_: SeedRequest, facts: SeedFa
 
 
 def test_every_condition_has_a_case() -> None:
-    assert MISSED.keys() == dict(rules.RULES).keys()
+    assert MISSED.keys() == {code.name for code, _ in rules.RULES}
 
 
 @pytest.mark.parametrize(("facts", "events"), OCCUPIED)
@@ -184,3 +202,33 @@ def test_offsets_after_the_run(present: Mapping[int, int], state: str) -> None:
     announced = {TopicPartition(INPUT, 0): CommittedOffset(7), TopicPartition(INPUT, 1): CommittedOffset(2)}
     committed = {TopicPartition(INPUT, partition): CommittedOffset(offset) for partition, offset in present.items()}
     assert offsets_committed(announced, committed).state == state
+
+
+def test_the_specification_of_the_source_is_met() -> None:
+    """The topic of a global store may get more partitions, and a changelog without a store is written whole."""
+    assert missed(specified(COUNT), FACTS) == missed(specified(COUNT, None), FACTS) == []
+    assert missed(specified(replace(COUNT, partitions=None)), FACTS) == []
+    with_topics = replace(FACTS, source_tables={"customers": TOPIC}, target_tables={"customers": TOPIC})
+    assert missed(specified(replace(CUSTOMERS, partitions=2)), with_topics) == []
+    assert rules.unspecified_changelogs(specified(COUNT), FACTS) is None
+    assert CHANGELOG in str(rules.unspecified_changelogs(WITH_TABLE, with_topics))
+    assert "--spec" in str(rules.unspecified_changelogs(REQUEST, FACTS))
+
+
+def test_a_store_whose_changelog_the_broker_does_not_list_can_be_accepted() -> None:
+    """With a specification too: no rule mistakes its changelog for the topic of a table."""
+    unlisted = replace(COUNT, name="sum", changelog="old-sum-changelog")
+    request = replace(REQUEST, spec=Spec("old", (COUNT, unlisted)), accepted=frozenset({"sum"}))
+    assert missed(request, replace(FACTS, unlisted={"old-sum-changelog": "sum"})) == []
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/new-application-id.md"
+
+
+def test_the_page_has_every_condition() -> None:
+    """Both tables of the page have the texts of the catalogue."""
+    rows = [row for row in PAGE.read_text(encoding="utf-8").splitlines() if row.startswith("| `")]
+    texts = {code.name: (code.brief, code.unknown_if) for code in CONDITIONS.values()}
+    briefs = [f"| `{name}` | {brief} |" for name, (brief, _) in texts.items()]
+    doubts = [f"| `{name}` | {unknown_if} |" for name, (_, unknown_if) in texts.items() if unknown_if]
+    assert [row for row in rows if row in (*briefs, *doubts)] == [*briefs, *doubts]
