@@ -50,8 +50,8 @@ def prune_snapshots(
             option.ABANDONED,
             metavar="AGE",
             help=(
-                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is newer "
-                "by AGE or more."
+                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is at"
+                " least AGE newer."
             ),
         ),
     ] = None,

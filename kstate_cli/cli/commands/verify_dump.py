@@ -67,8 +67,9 @@ def verify_dump(
     """Read all files in a dump, and compare each file with its SHA-256 in the manifest.
 
     If a manifest has no SHA-256, kstate decodes every page instead. kstate also reads the files of older full dumps.
-    With --subset, a file does not move to a different part if the dump grows. kstate records in _verified.json when it
-    read each part, and `kstate ls-dump` shows this time. To resume an interrupted verification, run the command again.
+    With --subset, a file does not move to a different part if the dump grows. _verified.json contains the time when
+    kstate last read each part, and `kstate ls-dump` shows this time. To resume an interrupted verification, run the
+    command again.
 
     The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """
