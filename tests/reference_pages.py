@@ -259,7 +259,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 markdown_table(
                     ("code", "exit code", "meaning"),
                     [
-                        (f"`{code}`", str(number), " ".join(dict.fromkeys(text)))
+                        (f"`{code}`", str(number), " Or: ".join(dict.fromkeys(text)))
                         for (number, code), text in sorted(codes.items())
                     ],
                 ),

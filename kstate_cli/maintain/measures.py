@@ -82,23 +82,22 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_dump_bytes": ("maintain: the size of the dump, in bytes.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
         (
-            "maintain: the time when kstate last read the broker. If it differs between partitions, this is "
-            "the oldest time."
+            "maintain: the time when kstate last read from the broker. If the partitions have different times, this "
+            "is the oldest one."
         ),
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
         (
-            "maintain: the number of offsets at the log ends that open transactions held back when kstate last read "
-            "the broker."
+            "maintain: the number of offsets at the log ends that kstate could not read from the broker the last time, "
+            "because of open transactions."
         ),
         _DUMP,
     ),
     "kstate_dump_headroom_seconds": (
         (
-            "maintain: how long kstate can still extend the dump. This time ends delete.retention.ms after "
-            "kstate last read the compacted topics, minus a margin. If the value is negative, the next run "
-            "writes a full dump."
+            "maintain: how long kstate can still extend the dump. kstate must read the compacted topics again "
+            "within delete.retention.ms minus a margin. If the value is negative, the next run writes a full dump."
         ),
         _DUMP,
     ),
@@ -121,7 +120,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _SNAPSHOT,
     ),
     "kstate_snapshot_new_bytes": (
-        "maintain, snapshot: the number of bytes of SSTs and blob files that the newest snapshot added.",
+        "maintain, snapshot: the total size of the SSTs and blob files that the newest snapshot added, in bytes.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_skipped_tasks": (

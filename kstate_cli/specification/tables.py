@@ -182,7 +182,7 @@ DEFAULTS: Final[Mapping[str, Default]] = {
         ("max-rate",),
     ),
     "workers": Default(
-        whole(0, _MOST), "a whole number from 0", "The number of tasks that run at the same time.", ("workers",)
+        whole(0, _MOST), "a whole number of 0 or more", "The number of tasks that run at the same time.", ("workers",)
     ),
 }
 """The keys of ``[defaults]``."""
@@ -240,10 +240,12 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
     ),
 }
 _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
-    "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The snapshot repository. This key is required."),
+    "out": KeyRule(
+        _path, f"{_PATH}. s3://BUCKET/PREFIX is also possible", "The snapshot repository. This key is required."
+    ),
     "keep": KeyRule(
         whole(1, _MOST),
-        "a whole number from 1",
+        "a whole number of 1 or more",
         (
             "DELETES older snapshots, a day after marking them as expired, but keeps the newest N for each task and "
             f"host, like `{option.KEEP}`."
@@ -252,7 +254,7 @@ _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
     "keep_for": KeyRule(
         _span,
         _SPAN,
-        f"DELETES older snapshots, a day after marking them as expired, like `{option.KEEP_FOR}`.",
+        f"DELETES snapshots older than this, a day after marking them as expired, like `{option.KEEP_FOR}`.",
     ),
 }
 """What the steps that write to a repository of snapshots have in common."""
@@ -262,7 +264,7 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
         {
             "keep": KeyRule(
                 whole(1, _MOST),
-                "a whole number from 1",
+                "a whole number of 1 or more",
                 f"DELETES all but the newest N full dumps, like `{option.KEEP}`.",
             )
         },
@@ -296,7 +298,7 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
                 _span,
                 _SPAN,
                 "DELETES even the newest snapshot for a task and a host if the application has a snapshot that is "
-                f"newer by this time or more, like `{option.ABANDONED}`.",
+                f"at least this much newer, like `{option.ABANDONED}`.",
             ),
         },
     ),
@@ -304,11 +306,11 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "check": ("Runs `check` on the directory and the standby.", {}),
     "verify": (
         "Runs `verify` on the directory and the standby. Each run reads one part of the stores.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts, 7 by default.")},
+        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts, 7 by default.")},
     ),
     "verify-dump": (
         "Runs `verify-dump`. Each run reads one part of the dump's files.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts, 7 by default.")},
+        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts, 7 by default.")},
     ),
     "clean": (
         "Runs `clean` on the directory and the standby.",

@@ -232,19 +232,19 @@ KEYS: Final[Mapping[str, _Key]] = {
     "subtopology": _Key(
         "subtopology",
         whole(0, MAX_I32),
-        "a whole number from 0",
+        "a whole number of 0 or more",
         "The first number in the names of the store's tasks, for example 0 for `0_0` and `0_1`.",
     ),
     "partitions": _Key(
         "partitions",
         whole(1, MAX_I32),
-        "a whole number from 1",
+        "a whole number of 1 or more",
         "The number of partitions of the changelog.",
     ),
     "retention_ms": _Key(
         "retention_ms",
         whole(1, MAX_I64),
-        "milliseconds, a whole number from 1",
+        "milliseconds, a whole number of 1 or more",
         (
             "How long Kafka Streams keeps windows, sessions or versions. This is the value of `withRetention`, or "
             "the window size plus the grace period. For a versioned store, it is the history retention."
@@ -253,7 +253,7 @@ KEYS: Final[Mapping[str, _Key]] = {
     "segment_interval_ms": _Key(
         "segment_interval_ms",
         whole(1, MAX_I64),
-        "milliseconds, a whole number from 1",
+        "milliseconds, a whole number of 1 or more",
         "The time span that one segment covers. The default is half the retention, but at least a minute.",
     ),
     "indexed": _Key(
