@@ -21,29 +21,28 @@ def clusters(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 SAMPLE = [
-    pytest.param(
-        Case("application-id", "4.2.1", "alos"),
-        marks=pytest.mark.in_full("tests/interop/test_seed.py::test_another_application_id_continues"),
-    ),
-    pytest.param(Case("renamed-store", "4.3.1", "alos")),
-    pytest.param(
-        Case("more-partitions", "4.2.1", "alos"),
-        marks=pytest.mark.in_full(
-            "tests/interop/test_seed_partitions.py::test_an_application_continues_with_another_number_of_partitions"
-        ),
-    ),
-    pytest.param(
-        Case("lost-changelog", "4.3.1", "eos"),
-        marks=pytest.mark.in_full(
-            "tests/interop/test_seed_directories.py::test_an_application_continues_from_its_directories"
-        ),
-    ),
+    Case("application-id", "4.2.1", "alos", quick=True),
+    Case("renamed-store", "4.3.1", "alos", quick=True),
+    Case("more-partitions", "4.4.0", "eos", quick=True),
+    Case("another-cluster", "4.2.1", "eos", quick=True),
+    Case("lost-changelog", "4.3.1", "eos", quick=True),
 ]
-"""Moves once each. ``test_seed_clusters.py`` moves an application to another cluster."""
+"""Each move once, of an application whose results are computed."""
+COMPLETE = [Case(move, release, guarantee) for move, release, guarantee in (
+    ("application-id", "4.2.1", "alos"), ("renamed-store", "4.3.1", "alos"), ("more-partitions", "4.2.1", "alos"),
+    ("another-cluster", "4.2.1", "eos"), ("lost-changelog", "4.3.1", "eos"),
+)]  # fmt: skip
+"""The same of an application with all kinds of stores."""
 
 
-@pytest.mark.rotating(5, "moves of applications")
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
+def test_a_moved_application_has_the_computed_results(clusters: Clusters, tmp_path: Path, case: Case) -> None:
+    proof = prove(case, clusters, tmp_path)
+    assert proof.restored == 0 and proof.seeded > 0 and proof.results > 0
+
+
+@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.parametrize("case", COMPLETE, ids=lambda case: case.name)
 def test_a_moved_application_continues(clusters: Clusters, tmp_path: Path, case: Case) -> None:
     proof = prove(case, clusters, tmp_path)
     assert proof.restored == 0 and proof.seeded > 0
