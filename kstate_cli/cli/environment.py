@@ -12,6 +12,7 @@ forgotten variable must not find a directory.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -164,6 +165,33 @@ def typed(context: typer.Context, *parameters: str) -> list[str]:
     return [spelt[name] for name, source in sources if source is not None and source.name == _COMMAND_LINE]
 
 
+def log_settings(context: Any) -> None:
+    """Log each option that has another value than its default, and where the value comes from."""
+    # Nothing listens otherwise, and the import would take time.
+    if "kstate_cli.diagnosis" not in sys.modules:
+        return
+    import logging
+
+    log = logging.getLogger(__name__)
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name)
+        if parameter.param_type_name != "option" or source is None or parameter.name not in context.params:
+            continue
+        origin = {
+            _COMMAND_LINE: "command line",
+            "ENVIRONMENT": parameter.envvar,
+            "DEFAULT_MAP": getattr(context.default_map, "file", None),
+        }.get(source.name)
+        if origin is not None:
+            log.debug("setting --%s %s (%s)", name_of(parameter), _value_text(context.params[parameter.name]), origin)
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_value_text, value))
+    return str(getattr(value, "value", value))
+
+
 def nothing_typed() -> typer.Context:
     """Return a context without options, for a command that another one calls."""
     return typer.Context(typer.core.TyperCommand(None))
@@ -285,6 +313,8 @@ class _Defaults(dict[str, Any]):
             if (value := _value(configuration, key)) is not None
         )
         self._ctx = ctx
+        self.file = configuration.path
+        """The kstate.toml."""
         self._serdes = configuration.serdes
         self._serde_keys = {
             parameter.name: key.removeprefix(_OF_SERDES) for key, parameter in parameters if key.startswith(_OF_SERDES)

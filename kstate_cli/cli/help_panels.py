@@ -40,6 +40,8 @@ class _WithExamples:
     examples: tuple[Example, ...] = ()
     before_parsing: tuple[Callable[[Any], None], ...] = ()
     """Functions that take Click's context before the words of the command line are parsed."""
+    before_running: tuple[Callable[[Any], None], ...] = ()
+    """Functions that take Click's context when all values are known, before the command runs."""
 
     documented_words: Callable[[list[str]], list[str]] | None = None
     """Returns the words of a command line with the documented names of options in the place of other names."""
@@ -51,6 +53,12 @@ class _WithExamples:
         if self.documented_words is not None:
             args = self.documented_words(args)
         return super().parse_args(ctx, args)  # type: ignore[misc]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call ``before_running``, then run the command."""
+        for function in self.before_running:
+            function(ctx)
+        return super().invoke(ctx)  # type: ignore[misc]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples last, where a terminal still shows them: one line each, never wrapped, to be pasted."""

@@ -20,7 +20,7 @@ import typer.main
 
 from kstate_cli import option, texts
 from kstate_cli.cli import help_examples, json_lines, other_places, subject
-from kstate_cli.cli.environment import give_config, give_variables, warn_of_unread
+from kstate_cli.cli.environment import give_config, give_variables, log_settings, warn_of_unread
 from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.other_names import accept_dump_names
@@ -258,6 +258,7 @@ def _rules(parser: Any, path: str, examples: Mapping[str, tuple[Example, ...]]) 
     parser.words = path
     parser.examples = examples[path]
     parser.before_parsing = (json_lines.note_variable,)
+    parser.before_running = (log_settings,)
     # Called before the loop: --config is an option too, and an empty file name is refused like any other.
     give_config(parser, path)
     for parameter in parser.params:

@@ -79,6 +79,17 @@ def _documentation() -> str:
     return next((str(path.parents[2]) for path in paths if path.is_file()), _NOT_INSTALLED)
 
 
+def _settings() -> str:
+    """Return the environment variables that set options or change how kstate works, without secrets."""
+    from kstate_cli.diagnosis import redacted
+
+    names = sorted(name for name in os.environ if name.startswith(_PREFIX))
+    return " ".join(redacted([f"{name}={os.environ[name]}" for name in names])) or "none"
+
+
+_PREFIX = "KSTATE_"
+
+
 def _file_system() -> str:
     from kstate_cli.statedir.locks import mount_of, read_mounts
 
@@ -99,4 +110,5 @@ _SURROUNDINGS: dict[str, Callable[[], str]] = {
     "PySpark": _installed("pyspark"),
     "Java": _java,
     "file system": _file_system,
+    "KSTATE_ variables": _settings,
 }

@@ -76,3 +76,21 @@ def test_standard_error_has_it_with_debug(app: Path) -> None:
     result = kstate("--debug", "ls", app)
     assert "exit code 0" in result.err and f"read {app}" in result.err
     assert "exit code" not in result.out
+
+
+def test_settings_are_logged_with_their_origin(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the command line, of a variable and of a file, in this order of precedence; defaults are not logged."""
+    config = tmp_path / "kstate.toml"
+    config.write_text('format = 1\n[defaults]\nengine = "local"\nworkers = 1\n')
+    monkeypatch.setenv("KSTATE_EXPORT_WORKERS", "2")
+    monkeypatch.setenv("KSTATE_CONFIG", str(config))
+    result = kstate("--debug", "export", app, "count", "--out", tmp_path / "out")
+    settings = [line.partition(" setting ")[2] for line in result.err.splitlines() if " setting " in line]
+    assert sorted(settings) == [
+        f"--engine local ({config})",
+        f"--out {tmp_path / 'out'} (command line)",
+        "--workers 2 (KSTATE_EXPORT_WORKERS)",
+    ]
+    monkeypatch.setenv("KSTATE_RESTORE_CONF", f"spark.hadoop.fs.s3a.secret.key={SECRET}")
+    version = kstate("--version", "--verbose").out
+    assert f"KSTATE_CONFIG={config} " in version and "secret.key=***" in version and SECRET not in version

@@ -16,7 +16,7 @@ from kstate_cli.rocks.errors import RocksError
 
 NAMES = [
     *("installed in", "documentation", "Python", "platform", "rocksdict", "RocksDB", "pyarrow", "PySpark", "Java"),
-    "file system",
+    *("file system", "KSTATE_ variables"),
 ]
 RUN = """
 import sys
