@@ -206,7 +206,7 @@ def _ended(status: int) -> HostError:
     return HostError(
         f"a worker process exited with status {status}",
         hint=(
-            f"{suggest(f'pass fewer {option.WORKERS}, to use less memory. ', option.WORKERS)}The system log may show "
+            f"{suggest(f'pass fewer {option.WORKERS} to use less memory. ', option.WORKERS)}The system log may show "
             "why the process ended"
         ),
     )

@@ -284,8 +284,8 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
                 lambda value: value in ("at_least_once", "exactly_once_v2"),
                 '"at_least_once" or "exactly_once_v2"',
                 (
-                    f"Like `{option.GUARANTEE}`: with `at_least_once`, kstate also captures the directory of a "
-                    "running application. The default comes from `[defaults]`."
+                    f"Like `{option.GUARANTEE}`: with `at_least_once`, kstate captures a directory even while its "
+                    "application is running. The default comes from `[defaults]`."
                 ),
             ),
         },

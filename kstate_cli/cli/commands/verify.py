@@ -155,7 +155,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
             ),
             hint_details=[
                 *first_lines(_ways_out(report)),
-                f"or, to rebuild those stores from a dump at once, run {_rebuild(report)}",
+                f"or, to rebuild those stores from a dump now, run {_rebuild(report)}",
             ],
         )
     # The only problem is that files were in use. A second call may read them, and nothing is wrong with them.
