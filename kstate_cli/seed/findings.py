@@ -104,7 +104,7 @@ SOURCE_STOPPED: Final = ConditionCode(
 )
 SOURCE_OFFSETS: Final = ConditionCode(
     "source-offsets",
-    "The source's consumer group has committed offsets of all its input topics",
+    "The source's consumer group has committed offsets for all its input topics",
     more=(
         "A broker reports only offsets of topics that the user is allowed to describe. If an offset is missing, the "
         "new application starts to read that topic at its beginning or end."
@@ -151,7 +151,7 @@ SOURCE_COMPLETE: Final = ConditionCode(
 )
 SOURCE_AS_SPECIFIED: Final = ConditionCode(
     "source-as-specified",
-    "The changelogs and input topics of the source are those of the specification",
+    "The source's changelogs and input topics match the specification",
     more="A file of another application may contain wrong kinds, so kstate would write too few records.",
     source=_OF_RULE,
     page=_ORDER,
@@ -188,7 +188,7 @@ RECORDS_AND_OFFSETS: Final = ConditionCode(
 )
 TABLES_EQUAL: Final = ConditionCode(
     "tables-equal",
-    "Kafka Streams restores the same rows for tables and global stores on the target",
+    "Kafka Streams would restore the same rows for tables and global stores on the target",
     source="a mirrored topic may lack records before the committed offset ({page})",
     page="seeding.md#tables-on-another-cluster",
     hint="recreate the topic on the target and mirror all its records",

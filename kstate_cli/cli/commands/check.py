@@ -66,7 +66,7 @@ HELP_EXAMPLES: Final = {
             "check /data/app --for 4.3 --topology new.txt --from old.txt",
         ),
         Example(
-            "Check before a seed of v2 and after it",
+            "Check the conditions before or after a seed of v2",
             "check /data/app --seed-to v2 --dump D --bootstrap-server broker:9092",
         ),
     ),
@@ -167,9 +167,9 @@ def check(
     predicts the effect of a changed topology and prints the `kstate rehome` command that preserves the stores. The exit
     code is 3 if there are errors or warnings.
 
-    With --seed-to, this command checks the conditions of `kstate seed` instead: before the seed, whether the source is
-    stopped, drained and complete, and whether the target is empty and compatible. After the seed, it checks whether the
-    topics and offsets are unchanged. The exit code is 3 if a condition is not met, and 1 if one is unknown.
+    With --seed-to, kstate checks the conditions of `kstate seed` instead. Before the seed, it checks whether the source
+    is stopped, drained and complete, and whether the target is empty and compatible. After the seed, it checks whether
+    the topics and offsets are unchanged. The exit code is 3 if a condition is not met, and 1 if a condition is unknown.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest

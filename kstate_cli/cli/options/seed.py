@@ -57,7 +57,7 @@ Accept = Annotated[
 class SeedCheckOptions:
     """The seed whose conditions ``check`` judges."""
 
-    HELP_PANEL: ClassVar[str] = "A seed"
+    HELP_PANEL: ClassVar[str] = "Checking a seed"
 
     seed_to: Annotated[
         str | None,
@@ -65,8 +65,8 @@ class SeedCheckOptions:
             option.SEED_TO,
             metavar="ID",
             help=(
-                "Instead of the next start, check whether `kstate seed` can create the changelogs of this new "
-                "application.id. After a seed, check whether they are still complete. Requires --bootstrap-server."
+                "Check whether `kstate seed` can create changelogs for this new application.id or, after a seed, "
+                "whether the changelogs are still complete. Requires --bootstrap-server."
             ),
         ),
     ] = None
@@ -76,8 +76,8 @@ class SeedCheckOptions:
             option.SEED_FROM,
             metavar="DUMP/APP",
             help=(
-                "Check a seed from this dump, or repeat --seed-from for the application directory of each host. The "
-                "default is APP."
+                "Check a seed from this dump. To check a seed from directories, pass --seed-from once for each "
+                "host's application directory. The default is APP."
             ),
         ),
     ] = None
@@ -90,7 +90,7 @@ class SeedCheckOptions:
         typer.Option(
             option.JOURNAL,
             metavar="FILE",
-            help="Read the journal of the seed from FILE. The default is kstate-seed-ID.jsonl.",
+            help="Read the seed's journal from FILE. The default is kstate-seed-ID.jsonl.",
             readable=False,
         ),
     ] = None
