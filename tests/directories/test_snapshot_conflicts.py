@@ -90,7 +90,10 @@ def test_a_restoration_names_the_tasks_that_its_snapshot_skipped(app: Path, tmp_
     repository, lost = tmp_path / "repository", tmp_path / "new" / app.name
     lost.parent.mkdir()
     kstate("snapshot", app, "--out", repository, status=1)
-    assert "ok, but 1 task skipped" in re.sub(r"\s+", " ", kstate("ls", repository).out)
+    listing = kstate("ls", repository)
+    assert "ok, but 1 task skipped" in re.sub(r"\s+", " ", listing.out)
+    assert "1 incomplete" in listing.out.splitlines()[-1]
+    assert "1 snapshot is incomplete, because kstate skipped tasks" in listing.err
     words = ("restore-snapshot", lost, "--from-snapshot", repository, OLD)
     dry_run = kstate(*words, "--dry-run", status=1)
     result = kstate(*words, status=1)

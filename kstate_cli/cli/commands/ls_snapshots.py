@@ -106,8 +106,18 @@ def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapsho
         results.remark(
             f"{plural(expired, 'snapshot')} expired. A later run deletes {_it(expired)} after the grace period"
         )
+    incomplete = sum(map(_is_incomplete, listed))
+    if incomplete:
+        results.remark(
+            f"{plural(incomplete, 'snapshot')} {_is(incomplete)} incomplete, because kstate skipped tasks. A "
+            f"restoration from {_it(incomplete)} lacks these tasks"
+        )
     if any(row.is_condemned is None for row in listed):
         results.remark("kstate cannot read a list of expired snapshots, so it may not know all of them")
+
+
+def _is_incomplete(row: ListedGeneration) -> bool:
+    return row.content is not None and bool(row.content.skipped)
 
 
 def _was(count: int) -> str:
@@ -123,7 +133,7 @@ def _it(count: int) -> str:
 
 
 def _totals(listed: Sequence[ListedGeneration], where: str) -> str:
-    """Return the number of snapshots, and whether one is damaged, too old, or expired."""
+    """Return the number of snapshots, and how many are damaged, too old, expired or incomplete."""
     from kstate_cli import clock
     from kstate_cli.texts import plural
 
@@ -131,7 +141,7 @@ def _totals(listed: Sequence[ListedGeneration], where: str) -> str:
         "damaged": sum(row.damage is not None for row in listed),
         "too old for the logs": sum(row.is_usable(clock.now_ms()) is False for row in listed),
         "expired": sum(row.is_condemned is True for row in listed),
-        "without all tasks": sum(row.content is not None and bool(row.content.skipped) for row in listed),
+        "incomplete": sum(map(_is_incomplete, listed)),
     }
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count) or "all can be restored"
     return f"{plural(len(listed), 'snapshot')} in {where}" + (f": {counts}" if listed else "")
