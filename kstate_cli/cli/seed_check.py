@@ -48,7 +48,7 @@ def refuse_with_seed(options: Sequence[str]) -> None:
     """Raise UsageError for options of a prediction, which a check of a seed does not make."""
     if options:
         raise UsageError(
-            f"{options[0]} cannot be used with {option.SEED_TO}, because kstate then predicts no start",
+            f"{options[0]} cannot be used with {option.SEED_TO}, because kstate then does not predict a start",
             hint=f"omit {options[0]}",
         )
 

@@ -138,7 +138,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
 
 def _too_many_files(shown_as: str) -> DumpError:
     return DumpError(
-        f"the dump has more than {MOST_DUMP_FILES:,} files and folders, but kstate reads at most so many",
+        f"the dump has more than {MOST_DUMP_FILES:,} files and folders, which is kstate's limit",
         where=shown_as,
         hint=FEWER_FILES,
     )

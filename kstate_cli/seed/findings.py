@@ -124,15 +124,15 @@ SOURCE_OFFSETS: Final = ConditionCode(
 NO_OPEN_TRANSACTION: Final = ConditionCode(
     "no-open-transaction",
     "No transaction is open in the source's changelogs and internal topics",
-    more="Until a transaction ends, kstate does not know whether its records count.",
+    more="Until a transaction ends, kstate does not know whether its records will be committed.",
     source=_OF_RULE,
     page=_ORDER,
     hint="wait until the broker has aborted the transaction (transaction.timeout.ms), then extend the dump",
 )
 SOURCE_DRAINED: Final = ConditionCode(
     "source-drained",
-    "The source has read all records of its internal topics",
-    more="The new application has other internal topics, so it would never read the remaining records.",
+    "The source has read all records in its internal topics",
+    more="The new application has different internal topics, so it would never read the remaining records.",
     source=_OF_RULE,
     page=_ORDER,
     hint="start the source without new input, stop it once it has read all records, and extend the dump",
@@ -144,7 +144,7 @@ SOURCE_COMPLETE: Final = ConditionCode(
     page="seeding.md#state-directories-as-the-source",
     hint=f"after the application has stopped, extend the dump: {_DUMP}",
     do=(
-        "if the source is state directories, pass those of all hosts",
+        "if the source consists of state directories, pass the directories of all hosts",
         f"to write a store that may lack updates, pass {option.ACCEPT} STORE",
     ),
     unknown_if=f"you accept a store with `{option.ACCEPT}`, or only the specification contains the number of tasks",
@@ -183,7 +183,7 @@ RECORDS_AND_OFFSETS: Final = ConditionCode(
     "kstate can write every record, and every input offset is certain",
     source="kstate identifies each offset by the records on both sides of it ({page})",
     page="seeding.md#offsets-on-another-cluster",
-    hint="follow the reason that kstate prints",
+    hint="fix the cause that kstate reports",
     do=(f"to pass the input offsets yourself, use {option.START_OFFSETS} FILE",),
 )
 TABLES_EQUAL: Final = ConditionCode(
@@ -216,7 +216,7 @@ TOPICS_PRESENT: Final = ConditionCode(
 TOPICS_UNUSED: Final = ConditionCode(
     "topics-unused",
     "After a run, the end offsets of its topics are unchanged",
-    more="If the new application has started, this condition is unknown, and you cannot undo the run any more.",
+    more="If the new application has started, this condition is unknown, and you can no longer undo the run.",
     source=_AFTER,
     page=_ORDER,
     hint="if the new application has not started yet, find out which other program writes to these topics",

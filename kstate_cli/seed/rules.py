@@ -258,7 +258,7 @@ def refuse_other_specification(request: SeedRequest, facts: SeedFacts) -> Iterat
             yield Refused(
                 f"{request.spec_name} states that {topic} has {plural(store.partitions or 0, 'partition')}, but the "
                 f"topic has {on_broker.partitions}",
-                hint=f"correct the setting partitions in {request.spec_name}",
+                hint=f"correct the partitions setting in {request.spec_name}",
             )
 
 
