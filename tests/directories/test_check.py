@@ -343,7 +343,7 @@ def test_files_of_another_owner(demo: Path) -> None:
 
 
 def test_a_running_application(demo: Path) -> None:
-    code = f"import fcntl,time;f=open({str(demo / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    code = f"import fcntl,time;f=open({str(demo / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout is not None

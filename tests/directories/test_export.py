@@ -344,7 +344,7 @@ def test_a_missing_segment_file_is_not_passed_over(tmp_path: Path) -> None:
 
 def test_running_application_needs_the_option(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

@@ -580,7 +580,6 @@ def test_a_memory_that_is_none_of_ours(host: Host, text: str) -> None:
     assert path.read_text() == text and not host.standby.exists()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["a FIFO", "a symbolic link", "a directory"])
 def test_a_memory_that_is_no_file(host: Host, kind: str) -> None:
     """Nobody waits for a writer, and a link is not replaced by a file."""

@@ -411,7 +411,7 @@ def test_open_store_is_read_at_its_last_flush_only_on_demand(tmp_path: Path) -> 
     from .test_verify import _running
 
     app = unpack("4.3.1-demo-eos", tmp_path)
-    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(3600)"
     request = in_store("latest-order").with_query(RangeQuery.with_no_bounds())
     with _running(hold) as process, OfflineStreams(app) as streams, OfflineStreams(app, last_flush=True) as flushed:
         for answer in streams.query(request).partition_results.values():

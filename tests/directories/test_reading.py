@@ -172,7 +172,7 @@ def test_a_bound_is_reached_up_to_the_position_and_not_beyond(tmp_path: Path) ->
 
 def test_a_running_application_is_seen_and_named(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    code = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    code = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(3600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout is not None

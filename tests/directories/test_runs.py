@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -372,11 +373,22 @@ sys.stdin.read()
 
 
 def _waits_for(app: Path, *command: str) -> subprocess.Popen[str]:
-    line = [sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:], "--wait", "30"]
+    """Start a command that waits for the lock, and return once it has opened the lock."""
+    line = [sys.executable, "-m", "kstate_cli", command[0], str(app), *command[1:], "--wait", "600"]
     waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
-    assert waiting.poll() is None
+    deadline = time.monotonic() + 300
+    while str(app / ".lock") not in _open_files(waiting.pid):
+        assert waiting.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
     return waiting
+
+
+def _open_files(pid: int) -> set[str]:
+    links = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.add(str(descriptor.readlink()))
+    return links
 
 
 @pytest.mark.parametrize("change", ["removed", "another", "exchanged"])
@@ -402,7 +414,7 @@ def test_who_waits_for_a_lock_gets_that_of_the_directory_that_is_there_then(app:
             assert application.stdout is not None and application.stdout.readline() == b"held\n"
             before = tree_hash(app)
             first.kill()
-            time.sleep(2)
+            time.sleep(0.5)
             assert waiting.poll() is None, waiting.communicate()
             assert tree_hash(app) == before
             application.kill()

@@ -335,7 +335,7 @@ def _running(code: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_locked_application_is_reported_as_running(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
+    hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(3600)"
     with _running(hold) as process:
         summary, rows = _verify(app)
         assert summary["running"] is True

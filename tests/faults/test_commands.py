@@ -104,7 +104,7 @@ def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Directi
     with locked(app) as process:
         late = kstate(app, ("undo", "--wait", "0.5"))
         assert late.status == 5, late.output
-        command = [sys.executable, "-m", "kstate_cli", "undo", str(app), "--wait", "60"]
+        command = [sys.executable, "-m", "kstate_cli", "undo", str(app), "--wait", "600"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waiting:
             time.sleep(1.5)
             assert waiting.poll() is None

@@ -36,12 +36,12 @@ def write(harness: Harness, topic: str, entries: Sequence[Entry], partition: int
     plain = Producer({"bootstrap.servers": harness.bootstrap, "linger.ms": 0})
     for entry in entries:
         if isinstance(entry, str):
-            assert not plain.flush(30)
+            assert not plain.flush(300)
             _abort(harness, topic, partition, 1 if entry == ABORTED else 1_500)
             continue
         key, value, timestamp, headers = entry
         plain.produce(topic, value, key, partition, timestamp=timestamp, headers=headers or None)
-    assert not plain.flush(30)
+    assert not plain.flush(300)
 
 
 def _abort(harness: Harness, topic: str, partition: int, records: int) -> None:
@@ -130,4 +130,4 @@ def _compacted(records: Sequence[Record]) -> list[Entry]:
 
 
 def _topics(harness: Harness) -> frozenset[str]:
-    return frozenset(AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=30).topics)
+    return frozenset(AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=300).topics)

@@ -162,12 +162,12 @@ def content(harness: Harness, topic: str) -> dict[int, list[Record]]:
             "isolation.level": "read_committed",
         }
     )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=300).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     records: dict[int, list[Record]] = {partition: [] for partition in partitions}
     at_end: set[int] = set()
     while len(at_end) < len(partitions):
-        message: Any = consumer.poll(30)
+        message: Any = consumer.poll(300)
         assert message is not None, f"{topic} cannot be read"
         if message.error() is not None:
             at_end.add(message.partition())
@@ -194,7 +194,7 @@ def page_commands(page: str, names: Mapping[str, str]) -> list[list[str]]:
 
 def own_changelogs(harness: Harness, app: App) -> list[str]:
     """The changelogs of an application that the broker has."""
-    topics = AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=30).topics
+    topics = AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=300).topics
     names = [topic for topic in topics if topic.startswith(f"{app.name}-") and topic.endswith("-changelog")]
     return sorted(name for name in names if not name.startswith(f"{app.name}-new-"))
 
@@ -208,7 +208,7 @@ def delete_topics(harness: Harness, topics: Iterable[str]) -> None:
     for future in admin.delete_topics(names).values():
         future.result()
     deadline = time.monotonic() + 300
-    while set(names) & admin.list_topics(timeout=30).topics.keys():
+    while set(names) & admin.list_topics(timeout=300).topics.keys():
         assert time.monotonic() < deadline, names
         time.sleep(0.1)
 
@@ -218,7 +218,7 @@ def send(harness: Harness, topic: str, rows: Iterable[tuple[str, str, int]]) -> 
     producer = Producer({"bootstrap.servers": harness.bootstrap, "partitioner": "murmur2_random", "linger.ms": 0})
     for key, value, second in rows:
         producer.produce(topic, value, key, timestamp=BASE_MS + 1000 * second)
-    assert not producer.flush(30)
+    assert not producer.flush(300)
 
 
 def add_partitions(harness: Harness, prefix: str, count: int, names: Sequence[str] = INPUTS) -> None:

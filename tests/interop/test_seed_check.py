@@ -56,7 +56,7 @@ def check(source: Source, *options: object, status: int = 0) -> CommandResult:
 
 def topics(source: Source) -> set[str]:
     """Return all topics of the broker."""
-    return {*AdminClient({"bootstrap.servers": source.harness.bootstrap}).list_topics(timeout=30).topics}
+    return {*AdminClient({"bootstrap.servers": source.harness.bootstrap}).list_topics(timeout=300).topics}
 
 
 def states_other_than(result: CommandResult, state: str) -> dict[str, str]:

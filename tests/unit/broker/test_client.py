@@ -50,7 +50,7 @@ def test_a_client_has_ended_however_it_is_left(error: type[BaseException] | None
             stack.enter_context(pytest.raises(error))
         with client.admin_client(CLOSED_PORT, {}) as admin:
             assert threads_of_clients() != []
-            admin.list_consumer_groups(request_timeout=30)
+            admin.list_consumer_groups(request_timeout=300)
             if error is not None:
                 raise error
     assert threads_of_clients() == []

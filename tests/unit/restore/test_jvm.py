@@ -20,7 +20,7 @@ from kstate_cli.spark.engine import Jvm
 
 def deaf_session() -> subprocess.Popen[bytes]:
     """A process that does not end with its standard input, in a session of its own."""
-    return subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(["sleep", "3600"], stdin=subprocess.PIPE, start_new_session=True)
 
 
 def test_gives_up_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_gives_up_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatc
                 deaf.setattr(engine, "_KILLED_SECONDS", 0.3)
                 began = time.monotonic()
                 assert jvm.end(0.1) == (process.pid,)
-                assert time.monotonic() - began < 50  # seconds before the process ends by itself
+                assert time.monotonic() - began < 3600  # seconds before the process ends by itself
             assert jvm.end(0.1) == ()
         assert process.returncode == -signal.SIGKILL
     finally:
@@ -106,7 +106,7 @@ def test_a_signal_while_spark_starts_leaves_no_folder(monkeypatch: pytest.Monkey
 
     def gateway(*_: object) -> tuple[int, str]:
         question.set()
-        enough.wait(20)
+        enough.wait(300)
         raise Refused("its JVM has ended")
 
     def struck(*_: object) -> None:
