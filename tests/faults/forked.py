@@ -49,8 +49,16 @@ class Moment:
 
     def has_come(self, traced: str) -> bool:
         """Whether strace has shown that call."""
-        threads = re.findall(rf"^(\d+)\s+{self.call}\(", traced, re.MULTILINE)
-        return max(Counter(threads).values(), default=0) >= self.nth
+        return self.came(traced) is not None
+
+    def came(self, traced: str) -> float | None:
+        """When that call began, in seconds since the epoch; 0 without strace's option ``-ttt``."""
+        count: Counter[str] = Counter()
+        for thread, seconds in re.findall(rf"^(\d+)\s+(?:(\d+\.\d+)\s+)?{self.call}\(", traced, re.MULTILINE):
+            count[thread] += 1
+            if count[thread] == self.nth:
+                return float(seconds or 0)
+        return None
 
 
 def environment(state: Path) -> dict[str, str]:
