@@ -149,7 +149,7 @@ def safe(text: object) -> str:
     return printable(text)
 
 
-_ACTOR: Final = re.compile(r"^kstate (?=(?:cannot|could not) )")
+_ACTOR: Final = re.compile(r"^kstate (?=(?:cannot|could not|found) )")
 
 
 def error_lines(error: CommandEnd) -> list[str]:

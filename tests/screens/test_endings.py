@@ -51,7 +51,7 @@ ENDS: dict[str, tuple[tuple[str, ...], str]] = {
     "fleet": (("fleet", "LISTING", "REPO"), "1 host, "),
     "fleet by store": (("fleet", "LISTING", "REPO", "--by", "store"), "1 host, "),
     "verify": (("verify", "KINDS"), "47 stores, .*: no damage"),
-    "verify of damage": (("verify", "DAMAGED"), "kstate found damage: "),
+    "verify of damage": (("verify", "DAMAGED"), "kstate: found damage: "),
     **{
         name: ((name, "KINDS", *change.on("kv-timestamped"), "--dry-run"), r"dry run: \d+ steps planned")
         for name, change in change_commands().items()

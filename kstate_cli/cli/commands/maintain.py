@@ -17,11 +17,11 @@ from kstate_cli import clock, errors, option
 from kstate_cli.cli.environment import VARIABLE
 from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk
-from kstate_cli.cli.output import Format, output_of, print_line, safe, say
+from kstate_cli.cli.output import Format, output_of, print_line, print_prose, say
 from kstate_cli.clock import duration_text
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
 from kstate_cli.signals import now_and_then
-from kstate_cli.texts import command
+from kstate_cli.texts import command, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -215,9 +215,16 @@ def _show_end(end: StepEnd, results: Output[MaintainLine]) -> None:
     sys.stdout.flush()
 
 
+_OUTCOMES: Final = {"found": "found problems"}
+"""Names of outcomes on a terminal, where they differ from those in JSON, which stay stable."""
+
+
 def _show_text(end: StepEnd, *, quiet: bool) -> None:
 
-    line = f"{end.task.name}: {end.outcome.replace('-', ' ')}"
+    outcome = _OUTCOMES.get(end.outcome) or end.outcome.replace("-", " ")
+    if end.exit == EXIT_WARNINGS:
+        outcome += " with warnings"
+    line = f"{end.task.name}: {outcome}"
     if end.seconds is not None:
         line += f", {end.seconds:.1f} s"
     if end.message:
@@ -226,7 +233,7 @@ def _show_text(end: StepEnd, *, quiet: bool) -> None:
         say(line, quiet=quiet)
     elif end.exit or not quiet:
         # With --quiet a step that has succeeded prints nothing.
-        print_line(safe(line))
+        print_prose(line, hanging="  ")
 
 
 def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
@@ -240,9 +247,20 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
     results.lines([_summary_line(ends, code, executed=bad is not None)])
     if bad is None:
         results.say("no step is due now")
+    elif code == EXIT_OK:
+        results.remark(_all_done(ends))
     if bad is not None and code > EXIT_WARNINGS:
         raise _error(bad, [end for end in ends if end.exit is not None])
     return code
+
+
+def _all_done(ends: list[StepEnd]) -> str:
+    """Return the last line of a call without a failure: the number of steps, and of those that were not due."""
+    ran = sum(end.exit is not None for end in ends)
+    text = f"{plural(ran, 'step')} done"
+    if ran < len(ends):
+        text += f", {len(ends) - ran} not due"
+    return text
 
 
 def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:

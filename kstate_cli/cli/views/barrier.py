@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say
-from kstate_cli.texts import some
+from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
     from kstate_cli.barrier import Waiting
@@ -45,12 +45,19 @@ class BarrierView:
             self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=show
         )
         if waiting.all_here:
-            results.remark(f"all hosts are ready ({self._hosts}). Start the application now")
+            ready = f"all {self._hosts} hosts are ready"
+            if self._hosts == 1:
+                ready = "the only host is ready"
+            results.remark(f"{ready}. Start the application now")
         else:
+            names = ""
+            if waiting.missing:
+                names = f" ({missing_text(waiting)})"
+            count = len(waiting.missing) + waiting.unknown
             say(
-                f"some hosts did not arrive within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
+                f"{count} of {self._hosts} hosts did not arrive within {self._timeout:g} s{names}. If you start the "
                 "application without these hosts, the other hosts also get the missing hosts' tasks and restore them "
-                "from the broker"
+                "from the broker. To wait again, run the command again"
             )
         return waiting
 
@@ -80,13 +87,11 @@ def missing_text(waiting: Waiting) -> str:
         text = name
         if name in missing:
             # This host has recorded that it stopped waiting, so its application may be running alone by now.
-            text += " (has stopped waiting)"
+            text += ", which has stopped waiting"
         parts.append(text)
     if waiting.unknown:
-        number, verb = str(waiting.unknown), "have"
+        noun = "host"
         if parts:
-            number += " more"
-        if waiting.unknown == 1:
-            verb = "has"
-        parts.append(f"{number} that {verb} not arrived yet")
+            noun = "more host"
+        parts.append(plural(waiting.unknown, noun))
     return some(parts, len(parts))
