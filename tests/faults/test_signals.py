@@ -24,7 +24,7 @@ from .forked import Moment
 from .injection import Step
 from .sweep import ALL, around_the_switch
 
-HELD_MS = 1_000
+HELD_MS = 100
 """So long the call is held at first; the signal is sent as soon as strace shows it."""
 MOST_HELD_MS = 256_000
 CALLS = ["write", "fsync", "renameat2", "fsync", "fsync", "write", "fsync", "fsync"]
