@@ -17,7 +17,7 @@ from tests.golden import unpack
 
 from .support import kstate_here
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")

@@ -32,7 +32,7 @@ from tests.journals.aging import make_old
 from .support import kstate, tree_hash
 from .test_locks import locked
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGELOG = "orders-latest-order-changelog"

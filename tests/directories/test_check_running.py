@@ -13,7 +13,7 @@ from tests.golden import unpack
 from .support import kstate_here
 from .test_locks import locked
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 
 def check(app: Path, target: str, status: int | None) -> CommandResult:

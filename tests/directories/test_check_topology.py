@@ -26,7 +26,7 @@ from tests.unit.rehome.texts import text
 from .support import kstate, tree_hash
 from .test_rehome import FAMILY, LEGACY, NAMES, World, change_numbers, parts, rows, write_topology
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 
 def predictions_and_findings(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -21,7 +21,7 @@ from .changes import change_commands
 from .listings import write_listing
 from .support import kstate, kstate_cold
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")

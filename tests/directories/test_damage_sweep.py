@@ -15,7 +15,7 @@ from tests.golden import unpack
 from .support import kstate_here, tree_hash
 from .test_cold import EXAMPLES
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 STORE = "latest-order"
 SEGMENTS = "orders-per-minute"

@@ -12,7 +12,7 @@ from tests.golden import unpack
 
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 APP = "4.2.1-kinds-eos"
 SECRET = "hunter2"

@@ -19,7 +19,7 @@ from .changes import change_commands
 from .test_cold import RESTORE
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 NAMES = {
     # What stands for a name: one that is wrong, and the one that is there.

@@ -15,7 +15,7 @@ from tests.golden import unpack
 
 from .support import kstate, kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 
 def _pair(golden: str, tmp_path: Path) -> tuple[Path, Path]:

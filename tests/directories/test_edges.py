@@ -42,7 +42,7 @@ from tests.mounts import mounted
 
 from .support import kstate, kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,7 @@ from tests.restore.support import digest
 from .test_cold import EXAMPLES
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 USUAL = Writer()

@@ -39,7 +39,7 @@ from .test_standard import DUMP, KINDS
 from .test_verify import _flip
 from .warm import FULL, ROOT, Ended, Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)

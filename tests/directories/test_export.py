@@ -42,7 +42,7 @@ from tests.golden import unpack
 from .big import make_big
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 FOREVER = (1 << 63) - 1
 LOCAL, SPARK = EngineChoice(Engine.local, REQUESTED), EngineChoice(Engine.spark, REQUESTED)

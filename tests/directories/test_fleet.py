@@ -18,7 +18,7 @@ from .listings import three_hosts, write_listing
 from .support import kstate
 from .test_screen import on_a_terminal
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 
 class Page(HTMLParser):

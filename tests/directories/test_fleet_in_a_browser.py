@@ -16,7 +16,7 @@ from tests.unit.fleet.made_up import host_line, store, summary, text
 from .listings import three_hosts
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 HOSTILE = '<script>alert(1)</script>"onmouseover=alert(2)'
 

@@ -17,7 +17,7 @@ from .listings import three_hosts
 from .repositories import BucketPlace, FolderPlace, Place
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 OLD = "--accept-resurrected"
 """Golden directories are older than a log keeps deletes."""

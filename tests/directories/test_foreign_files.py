@@ -15,7 +15,7 @@ from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STORE = Path("0_0/rocksdb/latest-order")

@@ -24,7 +24,7 @@ from tests.restore.support import TOPIC as BULK
 from .test_cold import EXAMPLES
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 TOPIC = "orders-visits-changelog"

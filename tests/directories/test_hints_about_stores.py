@@ -33,7 +33,7 @@ from .test_hints_followed import flip, printed_commands
 from .test_runs import immutable
 from .warm import Ended, Warm
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 OPENED_AGAIN = bytes.fromhex(
     "000000000000001e000000000000000f000000000000001400000001000000000000000a00000001000000000000000f000000046c6174656162"

@@ -32,7 +32,7 @@ from .test_cold import EXAMPLES
 from .test_locks import locked
 from .warm import Ended, Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
 KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))

@@ -20,7 +20,7 @@ from tests.frozen import surroundings
 from tests.frozen.running import reading_once, run
 from tests.golden import expected, index, unpack
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 _COMMAND = re.compile(r"kstate [a-z-]+ .*")
 _TWINS = {"4.3.1-kinds-eos-killed-open": "4.3.1-kinds-eos"}

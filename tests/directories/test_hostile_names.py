@@ -26,7 +26,7 @@ from tests.unit.rehome.texts import text
 
 from .changes import change_commands
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 PARTS = (
     "two words", "it's", 'a "b"', "a\nforged: x", "a\rforged", "\x1b[31mred\x1b[0m", "$(touch forged)",

@@ -28,7 +28,7 @@ from tests.faults.small import small
 from .repositories import FolderPlace
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 OLD = "--accept-resurrected"
 TEXTS = (

@@ -19,7 +19,7 @@ from tests.golden import unpack
 from .support import kstate_here, tree_hash
 from .test_locks import locked
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 STORE = "orders-per-minute"
 LATER = 1704153600000

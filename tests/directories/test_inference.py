@@ -20,7 +20,7 @@ from tests.unit.specification import truth
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 Read = Callable[[str], Application]
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"

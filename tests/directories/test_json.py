@@ -16,7 +16,7 @@ from .listings import write_listing
 from .support import kstate
 from .test_locks import locked
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 GOLDEN, KINDS = "4.3.1-demo-eos", "4.3.1-kinds-eos"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -16,7 +16,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 
 from .support import kstate_here
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 APP, TASK, STORE = "kb440-eos-tx", "3_1", "join-this-join-store"
 CHANGELOG = TopicPartition(f"{APP}-{STORE}-changelog", 1)

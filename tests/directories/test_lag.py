@@ -13,7 +13,7 @@ from tests.golden import unpack
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 DUMP = EXAMPLES / "dump"
 GOLDEN = "4.3.1-demo-eos"

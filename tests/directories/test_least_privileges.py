@@ -18,7 +18,7 @@ from kstate_cli.statedir.names import OWN_FOLDER
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, Case, make_templates
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 MORE: dict[str, tuple[str, ...]] = {
     "restore in earnest": (

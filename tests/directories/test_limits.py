@@ -26,7 +26,7 @@ from .listings import write_listing
 from .support import public_folder
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 NEEDS_OTHERS = {"dump": "a broker", "seed": "a broker", "verify-dump": "a growing dump", "warm-up": "Spark"}
 """Commands of which only the help is here."""

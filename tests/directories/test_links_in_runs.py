@@ -19,7 +19,7 @@ from kstate_cli.snapshot.restoring import SnapshotFiles
 from .support import kstate, kstate_here
 from .test_cold import RESTORE
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 LINE = (*RESTORE, "--warnings-ok", "--quiet", "--workers", "1")
 

@@ -12,7 +12,7 @@ from tests.golden import unpack
 
 from .support import kstate_here
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 OWN = (LOCK, PROCESS_FILE)
 

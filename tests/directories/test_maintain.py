@@ -44,7 +44,7 @@ from tests.restore.support import digest as rows_of
 from .support import kstate, tree_hash
 from .test_verify import _flip
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 HOUR = 3_600_000

@@ -16,7 +16,7 @@ from tests.golden import unpack
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 
 def read(path: Path, command: str = "migrate") -> dict[str, float]:

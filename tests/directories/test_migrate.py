@@ -22,7 +22,7 @@ from tests.golden import unpack
 from .changes import Change
 from .support import FROM_4_3, data_rows, kstate, meaning, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 CHANGE = Change(words=("--to", "4.2"), warned=("--to", "4.2"))
 

@@ -18,7 +18,7 @@ from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 from tests.golden import unpack
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.command_result import CommandResult
 from tests.golden import unpack
 from tests.interop.proving import chains_with
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = [release for release in RELEASES if not release.unproven]

@@ -31,7 +31,7 @@ from tests.interop.support import migrate
 
 from .support import FROM_4_3, kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "internals" / "next-releases.md"

@@ -14,7 +14,7 @@ from tests.golden import names, unpack
 
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 WHOLE = frozenset({"opens", "restores", "ignored"})
 

@@ -20,7 +20,7 @@ from tests.golden import unpack
 from .store_options import databases
 from .support import kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STORE = Path("0_0/rocksdb/latest-order")

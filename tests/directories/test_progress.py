@@ -23,7 +23,7 @@ from . import test_standard
 from .test_standard import COMMAND_LINES, DUMP, Case
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 templates, warm = test_standard.templates, test_standard.warm
 BOUNDED = {

@@ -18,7 +18,7 @@ from tests.object_store import Fault, ObjectStore
 from .repositories import BucketPlace, FolderPlace, Place
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 NOW = ("--grace", "0s")
 DAY_MS = 86_400_000

@@ -55,7 +55,7 @@ from tests.golden import names, unpack
 from .support import tree_hash
 from .test_verify import _flip
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 Rows = dict[bytes, bytes]
 FOREVER = (1 << 63) - 1

@@ -28,7 +28,7 @@ from .support import kstate, kstate_here, meaning, tree_hash
 from .test_locks import locked
 from .test_verify import _flip
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 KINDS = "4.3.1-kinds-eos"
 TEXT = ("--key-serde", "string", "--value-serde", "string")

@@ -18,7 +18,7 @@ from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 Offsets = Mapping[TopicPartition, tuple[set[int], int]]
 

@@ -17,7 +17,7 @@ from tests.golden import expected, names, unpack
 
 from .support import FROM_4_3, kstate, kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 CLEAN = [name for name in names() if "killed" not in name]
 # Not of every directory Streams was asked everything: make.py says of which and why.

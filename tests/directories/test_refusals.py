@@ -14,7 +14,7 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 MALFORMED = {
     "empty": "",

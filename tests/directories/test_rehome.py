@@ -32,7 +32,7 @@ from tests.unit.rehome.texts import text
 from .changes import Change
 from .support import kstate, meaning, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 CHANGE = Change(words=("--map", "0=9", "--warnings-ok"), warned=("--map", "0=9"))
 LEGACY, FAMILY, NAMES = "4.2.1-kinds-eos", "4.3.1-kinds-eos", "3.9.2-sparse-named-eos"

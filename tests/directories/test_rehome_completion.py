@@ -18,7 +18,7 @@ from tests.unit.rehome.texts import text
 
 from .support import data_rows, kstate, meaning, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 STORES = (KV, WINDOW, VERSIONED)
 APART = {0: (KV,), 1: (WINDOW,), 2: (VERSIONED,)}

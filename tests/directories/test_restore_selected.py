@@ -13,7 +13,7 @@ from tests.growing import GrowingDump
 
 from .support import kstate_here
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SPEC = EXAMPLES / "dump.toml"

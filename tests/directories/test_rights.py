@@ -17,7 +17,7 @@ from .support import kstate
 from .test_cold import RESTORE
 from .test_edges import without_privileges
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "ls": (),

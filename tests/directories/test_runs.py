@@ -28,7 +28,7 @@ from tests.journals.states import STATES, content, make
 
 from .support import FROM_4_3, kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 DOWN = next(part for part in PARTS if part.name == "down-kv")
 OLDER = Path(__file__).resolve().parents[1] / "journals" / "golden" / "journal-1.tar.xz"

@@ -21,7 +21,7 @@ from tests.terminal import shown_on
 
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 _TRANSIENT = re.compile(r"\r(?:kstate: [^\r\n]*)?\x1b\[K")
 

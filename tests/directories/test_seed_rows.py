@@ -39,7 +39,7 @@ from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 INTERVAL_MS = 240_000
 """The segment interval of the versioned stores of the golden directories."""

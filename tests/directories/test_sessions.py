@@ -11,7 +11,7 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 CODE = "sessions-before-headers"
 FAMILY = "sessionKeyValueWithHeaders"

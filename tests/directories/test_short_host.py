@@ -15,7 +15,7 @@ from tests.golden import unpack
 
 from .warm import ROOT
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ZYGOTE = """
 import json, os, resource, subprocess, sys

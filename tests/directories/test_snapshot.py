@@ -32,7 +32,7 @@ from .repositories import BucketPlace, FolderPlace, Place, sync
 from .support import kstate
 from .test_locks import locked
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 CLOSED = [
     "4.3.1-kinds-eos",

@@ -33,7 +33,7 @@ from tests.golden import unpack
 
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 OLD = "--accept-resurrected"
 DAY_MS = 86_400_000

@@ -23,7 +23,7 @@ from tests.golden import unpack
 
 from .support import tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 PLACE = Place(("0_0", "rocksdb", "count"))
 STORES = ("kv-timestamped", "window-count")

@@ -23,7 +23,7 @@ from .support import kstate
 from .test_ages import HOUR, KEY, ROOT, behind, data_ms, dump  # noqa: F401
 from .test_hints_followed import toml_of
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 SPEC = ROOT / "examples" / "dump.toml"
 STORE = "rocksdb/latest-order"

@@ -18,7 +18,7 @@ from tests.object_store import ROOT, Fault, ObjectStore, action_of
 from .repositories import BucketPlace
 from .support import kstate
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 OLD = "--accept-resurrected"
 READER, WRITER, CLEANER = USERS = ("AKIAREADER0000000000", "AKIAWRITER0000000000", "AKIACLEANER000000000")

@@ -24,7 +24,7 @@ from tests.unit.specification import truth
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
 UNKNOWABLE = {("join-left-shared-join-store", "kind"), ("global-table", "source")}

@@ -27,7 +27,7 @@ from tests.golden import unpack
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 GOLDEN = "4.3.1-sparse-eos"
 MIB = 1 << 20

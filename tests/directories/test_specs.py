@@ -11,7 +11,7 @@ from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 NAME = "4.2.1-kinds-alos"
 WRONG = {

@@ -31,7 +31,7 @@ from .listings import write_listing
 from .proof import digest, hold_to_its_word
 from .warm import CLOSED, FULL, ROOT, Ended, Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 KINDS = "4.3.1-kinds-eos"
 DUMP = ROOT / "examples" / "dump"

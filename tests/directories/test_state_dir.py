@@ -14,7 +14,7 @@ from .changes import change_commands
 from .support import kstate, tree_hash
 from .test_cold import EXAMPLES
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 READERS: dict[str, tuple[object, ...]] = {
     "ls": ("ls", "STATE"),

@@ -26,7 +26,7 @@ from tests.json_lines import schema
 from .support import kstate, kstate_here
 from .test_locks import locked
 
-pytestmark = pytest.mark.rotating(3)
+pytestmark = pytest.mark.rotating(4)
 
 
 @pytest.fixture

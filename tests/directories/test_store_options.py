@@ -16,7 +16,7 @@ from . import store_options
 from .store_options import OtherValue
 from .support import kstate_here, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FAMILY = "keyValueWithTimestamp"

@@ -16,7 +16,7 @@ from tests.jars import archive, fat_jar, jar, write_file
 
 from .support import data_rows, kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

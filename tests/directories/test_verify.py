@@ -23,7 +23,7 @@ from tests.golden import names, unpack
 
 from .support import kstate, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 STORE = "0_0/rocksdb/latest-order"
 

@@ -20,7 +20,7 @@ from tests.restore.support import TOPIC as BULK
 from .test_cold import EXAMPLES
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
 

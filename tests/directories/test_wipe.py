@@ -14,7 +14,7 @@ from tests.golden import unpack
 from .changes import STORE, Change
 from .support import kstate, meaning, tree_hash
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 CHANGE = Change(words=("--store", STORE), warned=("--store", STORE, "--store", "kv-nolog"))
 Golden = Callable[[str], Path]

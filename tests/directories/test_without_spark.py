@@ -18,7 +18,7 @@ from tests.readme import README, STATE_DIR, outputs
 from .changes import change_commands
 from .listings import write_listing
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 _AT_START = """

@@ -20,7 +20,7 @@ from .support import tree_hash
 from .test_standard import DUMP
 from .warm import Warm
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 SPEC = DUMP.parent / "dump.toml"
 PLACES = ("missing", "empty", "file", "other", "repository", "dump", "state", "application")

@@ -23,7 +23,7 @@ from . import support
 from .cluster import Cluster
 from .conftest import RECORDS
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 
 def wait_for(process: subprocess.Popen[str], subject: Callable[[], Any], seconds: float = 120) -> Any:

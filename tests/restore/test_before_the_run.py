@@ -14,7 +14,7 @@ from tests.golden import unpack
 
 from . import support
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.growing import GrowingDump
 
 from .support import APP, SPEC, TOPIC
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 VOUCHED = ("--dump-is-complete", "--dump-is-committed")
 

@@ -26,7 +26,7 @@ from tests.bench.make_dump import make_dump
 
 from . import support
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 LOCAL = ("--engine", "local")
 

@@ -17,7 +17,7 @@ from tests.object_store import ObjectStore
 
 from . import support
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 LOCAL = ("--engine", "local")
 

@@ -28,7 +28,7 @@ from tests.object_store import ACCESS_KEY, SECRET, Fault, ObjectStore, action_of
 
 from .support import APP, ROOT, SPEC, TOPIC, digest, environment
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 KEYS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 UNREACHABLE = "http://127.0.0.1:9"

@@ -23,7 +23,7 @@ from tests.dumps.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
 from tests.dumps.support import OTHER, A, B, content, expected_content, open_dump, rows, several, write
 from tests.dumps.test_encodings import read, write_files
 
-pytestmark = pytest.mark.rotating(4)
+pytestmark = pytest.mark.rotating(6)
 
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 
