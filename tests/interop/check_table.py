@@ -99,14 +99,14 @@ code is 3. If you pass a dump, kstate uses the log ends from the time of the dum
 
 While the application is running, the files contain only the offsets and the status as of the last flush. Many
 predictions then depend on how the application shuts down. `check` reports these outcomes as `unknown`. Findings
-that depend on such an outcome have the level `expected`. `check` still reports problems that do not depend on the
-shutdown, such as an unreadable file, a foreign segment, a damaged SST, or the layout of a different release.
+that depend on such an outcome have the level `expected`. `check` still reports other problems, such as an
+unreadable file, a foreign segment, a damaged SST, or the layout of a different release.
 
 ## How old the data is
 
 `check` reads the age of the data from the table properties of SSTs. Unlike file timestamps, these properties do not
-change if you copy or link a file, if RocksDB compacts it, or if Kafka Streams 4.3 opens it. For stores that kstate
-wrote, `check` reads the age from `.kstate/APP/ages.json`. `kstate clean` does not delete this file.
+change if you copy or link a file, RocksDB compacts it, or Kafka Streams 4.3 opens it. For stores that kstate wrote,
+`check` reads the age from `.kstate/APP/ages.json`. `kstate clean` does not delete this file.
 
 Kafka keeps tombstones only for `delete.retention.ms`. If a store's data is older, Kafka Streams may miss deletions
 when it continues from the store's offset, so `check` reports the store. kstate subtracts a margin from the
