@@ -404,7 +404,7 @@ NOTES: Final = {
         ),
     ),
     "not-logged": Note(
-        ("so kstate treats this store as one without a changelog",),
+        ("so kstate treats it as a store without a changelog",),
         Texts(
             "kstate has found no offset for the store, so it assumes that the store has no changelog",
             (

@@ -80,7 +80,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
         if any(store.databases for _, store in in_tasks):
             evidence[name] = facts
         if draft.logged is False:
-            notes.append(f"{name}: {draft.inferred['logged']}, so kstate treats this store as one without a changelog")
+            notes.append(f"{name}: {draft.inferred['logged']}, so kstate treats it as a store without a changelog")
     for task in app.tasks:
         for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
@@ -420,7 +420,7 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     """Return that a store has no changelog if a logged store would have an offset here, else a question."""
     # All tasks must agree: one that was killed has no line although the store is logged.
     if all(_would_have_line(task, store) for task, store in places):
-        return Topic(unlogged=True, why="this store is not in .checkpoint, which lists every logged store")
+        return Topic(unlogged=True, why="the store is not listed in .checkpoint")
     if all(_would_have_offset(store) for _, store in places):
         return Topic(unlogged=True, why="the store was closed cleanly, but has no offset")
     # A store without offset may be empty, unclean or transactional: nothing here tells which.
