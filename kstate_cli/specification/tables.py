@@ -61,7 +61,7 @@ def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]
     for key, value in members.items():
         if not keys[key].fits(value):
             raise UsageError(
-                f"{where}: {table} {key} = {short(value)} is invalid", hint=f"{key} must be {keys[key].expected}"
+                f"{where}: in {table}, {key} = {short(value)} is invalid", hint=f"{key} must be {keys[key].expected}"
             )
     return members
 

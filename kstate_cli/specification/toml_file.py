@@ -293,7 +293,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
             close = None
             if key == "kind":
                 close = similar(value, spec_kinds())
-            message = f"{where}: {header} {key} = {short(value)} is invalid"
+            message = f"{where}: in {header}, {key} = {short(value)} is invalid"
             raise UsageError(message, hint=close or f"{key} must be {rule.expected}")
         values[rule.field] = value
     if values.get("source") in GLOBAL_SOURCES:
