@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.faults.forked import ROOT
+from tests.faults.killed_commands import KilledCommands, Started
 from tests.faults.small import small
 from tests.object_store import ObjectStore, running
 
@@ -31,29 +28,6 @@ CLEANING = ("--keep", "1", "--grace", "0s", "-q")
 RECORD = Path(__file__).with_name("bucket-kills.jsonl")
 _EIGHT_DAYS = 8 * 86_400
 """An intent of a killed writer counts for seven days: the next seed begins after it."""
-PROGRAM = """
-import os, signal, sys
-folder, at, report = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-sys.argv = ["kstate", *sys.argv[4:]]
-count = 0
-def hook(event, arguments):
-    global count
-    moment = event == "http.client.send"
-    if event == "open" or event.startswith(("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime")):
-        # A name without a folder is one in a directory that is open.
-        names = [os.fsdecode(each) for each in arguments if isinstance(each, (str, bytes))]
-        moment = any(folder in name or "/" not in name for name in names[:1 + (event != "open")])
-    count += moment
-    if moment and count == at:
-        os.killpg(0, signal.SIGKILL)
-sys.addaudithook(hook)
-from kstate_cli.cli.app import main
-try:
-    main()
-finally:
-    with open(report, "w") as file:
-        file.write(str(count))
-"""
 
 
 @dataclass(frozen=True)
@@ -64,19 +38,18 @@ class World:
     folder: Path
     objects: ObjectStore
     out: str
+    commands: KilledCommands
 
-    def start(self, title: str, at: int, *words: object) -> subprocess.Popen[str]:
+    def start(self, title: str, at: int, *words: object) -> Started:
         """Start a command that is killed at a moment; 0 is none."""
-        line = [sys.executable, "-c", PROGRAM, str(self.folder / "lost"), str(at), str(self.folder / title)]
-        with (self.folder / f"{title}.err").open("w") as errors:
-            return subprocess.Popen(
-                [*line, *map(str, words)], cwd=ROOT, stdout=errors, stderr=errors, text=True, start_new_session=True,
-                env={**os.environ, **self.objects.environment},
-            )  # fmt: skip
+        return self.commands.start(
+            self.folder / "lost", at, self.folder / title, *words,
+            output=self.folder / f"{title}.err", environment=self.objects.environment,
+        )  # fmt: skip
 
     def run(self, title: str, *words: object) -> None:
         """Run a command that must succeed."""
-        status = self.start(title, 0, *words).wait(300)
+        status = self.start(title, 0, *words).wait()
         assert status == 0, f"{title}: {status}: {self.errors(title)}"
 
     def errors(self, title: str) -> str:
@@ -129,7 +102,7 @@ def kill_all(world: World, seed: int, most: dict[str, int]) -> Line:
     # A writer that finds its files in the bucket sends fewer requests than the first one.
     moments = {title: generator.randint(1, most[title]) for title in COMMANDS}
     started = {title: world.start(title, moments[title], *_words(world, title, lost)) for title in COMMANDS}
-    ended = {title: process.wait(300) for title, process in started.items()}
+    ended = {title: process.wait() for title, process in started.items()}
     for title, status in ended.items():
         assert "Traceback" not in world.errors(title), f"{title}: {world.errors(title)}"
         assert status in (0, 1, 4, 5, 6, 7, -signal.SIGKILL), f"{title}: {status}: {world.errors(title)}"
@@ -142,10 +115,10 @@ def kill_all(world: World, seed: int, most: dict[str, int]) -> Line:
     return Line(seed, moments, ended)
 
 
-def world_of(folder: Path, endpoint: str) -> World:
+def world_of(folder: Path, endpoint: str, commands: KilledCommands) -> World:
     """Return a new world, in a bucket of its own."""
     objects = ObjectStore(endpoint, f"kills-{secrets.token_hex(6)}")
-    return World(small("4.3.1-kinds-eos", folder / "state", STORES), folder, objects, objects.uri("shared"))
+    return World(small("4.3.1-kinds-eos", folder / "state", STORES), folder, objects, objects.uri("shared"), commands)
 
 
 def main() -> None:
@@ -159,8 +132,12 @@ def main() -> None:
         lines = [Line(**json.loads(line)) for line in args.record.read_text().splitlines()]
     recorded = {line.seed for line in lines}
     seeds = [seed for seed in range(int(first), int(last or first) + 1) if seed not in recorded]
-    with running() as endpoint, tempfile.TemporaryDirectory(prefix="bucket-kills-") as folder:
-        world = world_of(Path(folder), endpoint)
+    with (
+        running() as endpoint,
+        tempfile.TemporaryDirectory(prefix="bucket-kills-") as folder,
+        KilledCommands() as commands,
+    ):
+        world = world_of(Path(folder), endpoint, commands)
         most = prepare(world)
         for seed in seeds:
             lines.append(kill_all(world, seed, most))

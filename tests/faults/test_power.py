@@ -31,7 +31,6 @@ def _mounted(folder: Path, options: str) -> Iterator[Disk]:
         yield mounted
 
 
-@pytest.mark.rotating(2, "power")
 def test_a_power_failure_leaves_the_old_or_the_new_directory(kstate: Kstate, tmp_path: Path) -> None:
     options = "noauto_da_alloc,data=writeback"
     with _mounted(tmp_path, options) as mounted:
@@ -42,7 +41,6 @@ def test_a_power_failure_leaves_the_old_or_the_new_directory(kstate: Kstate, tmp
                 assert not row.wrong, row
 
 
-@pytest.mark.rotating(2, "power")
 def test_a_command_that_synchronizes_nothing_is_noticed(tmp_path: Path) -> None:
     """The journal of this file system is written every 300 s: what the command does not synchronize is lost."""
     case = migration(DOWN)

@@ -1,8 +1,8 @@
 """
 A snapshot, and a restoration from it, killed at moments spread over the whole run.
 
-Python's audit events about the folders of the test are the moments: each opening, linking, renaming and removing. The whole
-process group is killed, as by a host that goes down; what was written before stays.
+The moments are those of `killed_commands.py`. The whole process group is killed, as by a host that goes down; what was
+written before stays.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,10 @@ from tests.directories.support import kstate
 from tests.faults.small import small
 from tests.object_store import ObjectStore
 
-from .bucket_kills import PROGRAM, STORES, kill_all, prepare, world_of
-from .forked import ROOT
+from .bucket_kills import STORES, kill_all, prepare, world_of
+from .killed_commands import KilledCommands, Started
 
-pytestmark = pytest.mark.rotating(4, "processes that a fault has interrupted")
+Run = Callable[..., int]
 
 MOMENTS = int(os.environ.get("KSTATE_KILLS", "9"))
 """Of each of the three sweeps."""
@@ -35,15 +34,23 @@ BUCKET_SEEDS = max(1, BUCKET_MOMENTS // 4)
 OLD = "--accept-resurrected"
 
 
-def _run(folder: Path, at: int, *words: object) -> int:
+@pytest.fixture(scope="module")
+def commands() -> Iterator[KilledCommands]:
+    with KilledCommands() as started:
+        yield started
+
+
+@pytest.fixture
+def run(commands: KilledCommands) -> Run:
     """Run a command, killed at the moment; 0 is none. Return its status."""
-    report = folder.parent / "count"
-    line = [sys.executable, "-c", PROGRAM, str(folder), str(at), str(report), *map(str, words)]
-    result = subprocess.run(
-        line, cwd=ROOT, capture_output=True, text=True, start_new_session=True, timeout=300, check=False
-    )
-    assert "Traceback" not in result.stderr, result.stderr
-    return result.returncode
+
+    def ended(folder: Path, at: int, *words: object) -> int:
+        output = folder.parent / "output"
+        status = commands.start(folder, at, folder.parent / "count", *words, output=output).wait()
+        assert "Traceback" not in output.read_text(), output.read_text()
+        return status
+
+    return ended
 
 
 def _count(folder: Path) -> int:
@@ -52,14 +59,6 @@ def _count(folder: Path) -> int:
 
 def _kstate(*words: object) -> CommandResult:
     return kstate(*words, status=None)
-
-
-def _start(folder: Path, at: int, *words: object) -> subprocess.Popen[str]:
-    """Start a command that is killed at the moment; it runs beside others."""
-    line = [sys.executable, "-c", PROGRAM, str(folder), str(at), str(folder.parent / f"count-{at}"), *map(str, words)]
-    return subprocess.Popen(
-        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-    )
 
 
 @pytest.fixture
@@ -71,14 +70,14 @@ def _moments(total: int) -> list[int]:
     return sorted({1 + number * (total - 1) // max(1, MOMENTS - 1) for number in range(MOMENTS)})
 
 
-def test_a_snapshot_that_is_killed_exists_or_does_not(app: Path, tmp_path: Path) -> None:
+def test_a_snapshot_that_is_killed_exists_or_does_not(app: Path, tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "repositories"
     folder.mkdir()
-    assert _run(folder, 0, "snapshot", app, "--out", folder / "whole", "-q") == 0
+    assert run(folder, 0, "snapshot", app, "--out", folder / "whole", "-q") == 0
     killed = 0
     for at in _moments(_count(folder)):
         repository = folder / f"killed-{at}"
-        killed += _run(folder, at, "snapshot", app, "--out", repository, "-q") == -signal.SIGKILL
+        killed += run(folder, at, "snapshot", app, "--out", repository, "-q") == -signal.SIGKILL
         if (repository / "kstate-snapshots.json").exists():
             verification = _kstate("verify-snapshots", repository)
             assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
@@ -91,19 +90,19 @@ def test_a_snapshot_that_is_killed_exists_or_does_not(app: Path, tmp_path: Path)
     assert killed >= MOMENTS // 2, "hardly any run was killed"
 
 
-def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path: Path) -> None:
+def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path: Path, run: Run) -> None:
     repository = tmp_path / "repository"
     assert _kstate("snapshot", app, "--out", repository, "-q").status == 0
     folder = tmp_path / "lost"
     folder.mkdir()
     words = ("--from-snapshot", repository, OLD, "-q")
     (folder / "whole").mkdir()
-    assert _run(folder, 0, "restore", folder / "whole" / app.name, *words) == 0
+    assert run(folder, 0, "restore", folder / "whole" / app.name, *words) == 0
     killed = 0
     for at in _moments(_count(folder)):
         lost = folder / f"killed-{at}" / app.name
         lost.parent.mkdir()
-        killed += _run(folder, at, "restore", lost, *words) == -signal.SIGKILL
+        killed += run(folder, at, "restore", lost, *words) == -signal.SIGKILL
         databases = sorted(path.parent.name for path in lost.rglob("CURRENT")) if lost.exists() else []
         assert databases in ([], sorted(path.parent.name for path in app.rglob("CURRENT"))), f"moment {at}"
         again = _kstate("restore", lost, *words, "--after-error")
@@ -114,7 +113,9 @@ def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path:
     assert killed >= MOMENTS // 2, "hardly any run was killed"
 
 
-def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(app: Path, tmp_path: Path) -> None:
+def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(
+    app: Path, tmp_path: Path, run: Run, commands: KilledCommands
+) -> None:
     """No grace, so that what a cleaner condemns is deleted by the next: only the intents of writers protect them."""
     folder = tmp_path / "repositories"
     folder.mkdir()
@@ -122,15 +123,19 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
     shutil.copytree(app, other)
     repository = folder / "shared"
     cleaning = ("--keep", "1", "--grace", "0s", "-q")
-    assert _run(folder, 0, "snapshot", app, "--out", repository, *cleaning, "--host", "a") == 0
+
+    def start(at: int, *words: object) -> Started:
+        return commands.start(folder, at, tmp_path / f"count-{at}", *words)
+
+    assert run(folder, 0, "snapshot", app, "--out", repository, *cleaning, "--host", "a") == 0
     killed = 0
     for at in _moments(_count(folder)):
         started = [
-            _start(folder, at, "snapshot", app, "--out", repository, "-q", "--host", "a"),
-            _start(folder, at + 3, "snapshot", other, "--out", repository, "-q", "--host", "b"),
-            _start(folder, max(1, at - 3), "snapshot", app, "--out", repository, *cleaning, "--host", "c"),
+            start(at, "snapshot", app, "--out", repository, "-q", "--host", "a"),
+            start(at + 3, "snapshot", other, "--out", repository, "-q", "--host", "b"),
+            start(max(1, at - 3), "snapshot", app, "--out", repository, *cleaning, "--host", "c"),
         ]
-        killed += sum(process.wait(300) == -signal.SIGKILL for process in started)
+        killed += sum(process.wait() == -signal.SIGKILL for process in started)
         verification = _kstate("verify-snapshots", repository)
         assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
     # Intents of killed writers make the cleaner wait; without them it deletes all but what the newest snapshot needs.
@@ -146,19 +151,16 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
 
 
 def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snapshots(
-    app: Path, objects: ObjectStore, tmp_path: Path
+    app: Path, objects: ObjectStore, tmp_path: Path, commands: KilledCommands
 ) -> None:
     """The moments are the sendings of requests: what was sent may be carried out although its sender is dead."""
     out = objects.uri("shared")
     cleaning = ("--keep", "1", "--grace", "0s", "-q")
 
-    def start(at: int, *words: object) -> subprocess.Popen[str]:
-        line = [sys.executable, "-c", PROGRAM, "s3://", str(at), str(tmp_path / f"count-{at}"), *map(str, words)]
-        return subprocess.Popen(
-            line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-        )
+    def start(at: int, *words: object) -> Started:
+        return commands.start("s3://", at, tmp_path / f"count-{at}", *words)
 
-    assert start(0, "snapshot", app, "--out", out, *cleaning, "--host", "a").wait(300) == 0
+    assert start(0, "snapshot", app, "--out", out, *cleaning, "--host", "a").wait() == 0
     total = int((tmp_path / "count-0").read_text())
     moments = sorted({1 + number * (total - 1) // max(1, BUCKET_MOMENTS - 1) for number in range(BUCKET_MOMENTS)})
     killed = 0
@@ -168,7 +170,7 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
             start(at + 3, "snapshot", app, "--out", out, "-q", "--host", "b"),
             start(max(1, at - 3), "snapshot", app, "--out", out, *cleaning, "--host", "c"),
         ]
-        killed += sum(process.wait(300) == -signal.SIGKILL for process in started)
+        killed += sum(process.wait() == -signal.SIGKILL for process in started)
         verification = _kstate("verify-snapshots", out)
         assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
     assert killed >= len(moments)
@@ -185,10 +187,10 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
 
 
 def test_kills_of_writers_a_cleaner_and_a_restoration_leave_whole_snapshots_in_a_bucket(
-    object_store_endpoint: str, tmp_path: Path
+    object_store_endpoint: str, tmp_path: Path, commands: KilledCommands
 ) -> None:
     """The first seeds of `python -m tests.faults.bucket_kills`, which runs as many as a user wants."""
-    world = world_of(tmp_path, object_store_endpoint)
+    world = world_of(tmp_path, object_store_endpoint, commands)
     most = prepare(world)
     lines = [kill_all(world, seed, most) for seed in range(BUCKET_SEEDS)]
     world.objects.behave()

@@ -138,7 +138,7 @@ def afterwards(sweep: Sweep, application: Application, app: Path, which: str) ->
     return wrong
 
 
-@pytest.mark.rotating(4, "processes that a fault has interrupted")
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("source", "target", "command"), WAYS, ids=["-".join(way) for way in WAYS])
 def test_real_streams_before_any_repair(
     streams: Harness, kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, source: str, target: str, command: str

@@ -854,6 +854,7 @@ def test_a_topic_that_another_program_created_again(source: Source) -> None:
     assert source.seed("--app", "another", "--journal", source.folder / "another.jsonl").summary["written"] == 400
 
 
+@pytest.mark.rotating(1)
 @pytest.mark.parametrize("moments", [100 if ALL else 15])
 def test_a_killed_run_continues_and_writes_each_record_once(harness: Harness, tmp_path: Path, moments: int) -> None:
     source = Source(harness, tmp_path, f"seed-{next(_names)}").create(10_000, 500)
