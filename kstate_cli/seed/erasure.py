@@ -25,7 +25,7 @@ from kstate_cli.regular_files import read_given, replace_text
 from kstate_cli.rows.serde_type import SERDE_ERRORS
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.values import bytes_text
-from kstate_cli.seed.partitioning import KEY_PARTS
+from kstate_cli.seed.partitioning import KEY_PARTS, RepartitionedRecords, in_one_pass
 from kstate_cli.seed.records import Record, RecordBatch, TargetRecords
 from kstate_cli.texts import plural, quoted, some
 
@@ -124,30 +124,18 @@ class RemainingRecords:
 
     def batches(self) -> Iterator[RecordBatch]:
         """Yield the other records in their order. Raises as the source, and Refused."""
-        for batch in self.source.batches():
-            yield RecordBatch.of(record for record in batch if self._key(record) not in self.keys)
+        return map(self.without_keys, self.source.batches())
 
-    def counted(self) -> RemainingRecords:
-        """Read all records, and return the same with its counts."""
-        erased: Counter[bytes] = Counter()
-        remnants: Counter[bytes] = Counter()
-        records = zero = 0
-        for batch in self.source.batches():
-            for record in batch:
-                key = self._key(record)
-                if key in self.keys:
-                    erased[key] += 1
-                else:
-                    records += 1
-                    zero += record.timestamp == 0
-                    remnants.update(self._other_forms(record.key))
-        return replace(self, erased=erased, remnants=remnants, records=records, without_timestamp=zero)
+    def without_keys(self, batch: RecordBatch) -> RecordBatch:
+        """Return the other records of a batch of the source. Raises Refused."""
+        return RecordBatch.of(record for record in batch if self.key(record) not in self.keys)
 
-    def _other_forms(self, key: bytes) -> set[bytes]:
+    def other_forms(self, key: bytes) -> set[bytes]:
         """Return the erased keys that a changelog key of another kind of store would have in these bytes."""
         return {base for part in _FORMS if (base := part.of(key)) in self.keys and base is not None}
 
-    def _key(self, record: Record) -> bytes:
+    def key(self, record: Record) -> bytes:
+        """Return the record's own key in a changelog key. Raise Refused if the kind of store does not fit."""
         try:
             return self.key_of(record.key)
         except MalformedBytesError as error:
@@ -156,6 +144,58 @@ class RemainingRecords:
                 f"a record's key in partition {self.partition} does not fit the kind of store: {error}",
                 hint="correct the store's kind in kstate.toml",
             ) from None
+
+
+@dataclass(slots=True)
+class _RemainingCounts:
+    """What the first reading of a partition counts."""
+
+    part: RemainingRecords
+    erased: Counter[bytes] = field(default_factory=Counter)
+    remnants: Counter[bytes] = field(default_factory=Counter)
+    records: int = 0
+    zero: int = 0
+
+    def add(self, batch: RecordBatch) -> None:
+        """Count the records of a batch of the source. Raises Refused."""
+        for record in batch:
+            key = self.part.key(record)
+            if key in self.part.keys:
+                self.erased[key] += 1
+            else:
+                self.records += 1
+                self.zero += record.timestamp == 0
+                self.remnants.update(self.part.other_forms(record.key))
+
+    def counted(self) -> RemainingRecords:
+        """Return the records with their counts."""
+        return replace(
+            self.part,
+            erased=self.erased,
+            remnants=self.remnants,
+            records=self.records,
+            without_timestamp=self.zero,
+        )
+
+
+def batches_of(partitions: Sequence[TargetRecords]) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield the records of a new changelog: the place of the partition, and a batch. Raises as ``batches``.
+
+    If the records get other partitions, each source is read once, and not once for each new partition.
+    """
+    sources = [part.source if isinstance(part, RemainingRecords) else part for part in partitions]
+    for place, batch in _batches(sources):
+        part = partitions[place]
+        yield place, part.without_keys(batch) if isinstance(part, RemainingRecords) else batch
+
+
+def _batches(sources: Sequence[TargetRecords]) -> Iterator[tuple[int, RecordBatch]]:
+    moved = [source for source in sources if isinstance(source, RepartitionedRecords)]
+    if moved:
+        # All partitions of a changelog get others, or none.
+        assert len(moved) == len(sources)
+        return in_one_pass(moved)
+    return ((place, batch) for place, source in enumerate(sources) for batch in source.batches())
 
 
 def stores_with_kept_keys(accepted: Collection[str], doubted: Collection[str]) -> frozenset[str]:
@@ -210,8 +250,10 @@ def erase_keys(
 def _without(topic: PlannedTopic, keys: frozenset[bytes], schema: KeySchema | None) -> PlannedTopic:
     if not keys or schema is None:
         return topic
-    partitions = tuple(RemainingRecords(part, keys, _key_of(schema)).counted() for part in topic.partitions)
-    return replace(topic, partitions=partitions)
+    counts = [_RemainingCounts(RemainingRecords(part, keys, _key_of(schema))) for part in topic.partitions]
+    for place, batch in _batches(topic.partitions):
+        counts[place].add(batch)
+    return replace(topic, partitions=tuple(part.counted() for part in counts))
 
 
 def _schema(store: str, kinds: Mapping[str, str | None]) -> KeySchema | None:

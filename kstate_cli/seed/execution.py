@@ -30,13 +30,13 @@ from kstate_cli.seed.cluster import (
     topics_of,
     with_groups,
 )
-from kstate_cli.seed.erasure import write_receipt
+from kstate_cli.seed.erasure import batches_of, write_receipt
 from kstate_cli.seed.input_offsets import target_offsets
 from kstate_cli.seed.journal import SeedJournal, undo_command
 from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
 from kstate_cli.seed.moved_inputs import refuse_misplaced
 from kstate_cli.seed.table_contents import compare_tables, refuse_differences
-from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_logs, seed_producer, write_partition
+from kstate_cli.seed.writing import EMPTY_LOG, PartitionWriter, WrittenLog, read_logs, seed_producer
 from kstate_cli.texts import some
 
 _SECONDS: Final = 60.0
@@ -298,11 +298,14 @@ def _write(request: SeedRequest, plan: SeedPlan, watcher: Watcher) -> tuple[int,
         earlier = read_logs(request.target, [key for key, log in ends.items() if log.end], _silent)
         watcher.begin("writing", plan.records)
         for topic in plan.topics:
-            for records in topic.partitions:
-                key = TopicPartition(topic.target, records.partition)
-                committed = earlier.get(key, EMPTY_LOG)
-                logs[key] = write_partition(producer, records, key, committed, watcher.add)
-                written += logs[key].records - committed.records
+            keys = [TopicPartition(topic.target, records.partition) for records in topic.partitions]
+            writers = [PartitionWriter(producer, key, earlier.get(key, EMPTY_LOG)) for key in keys]
+            for place, batch in batches_of(topic.partitions):
+                writers[place].add(batch)
+                watcher.add(len(batch))
+            for key, writer in zip(keys, writers, strict=True):
+                logs[key] = writer.finish()
+                written += logs[key].records - earlier.get(key, EMPTY_LOG).records
         producer.commit()
     return written, logs
 

@@ -37,6 +37,8 @@ _MERGED_BYTES: Final = 64 << 20
 """Limit for the batches of all source partitions that are merged at a time."""
 _LEAST_BATCH_BYTES: Final = 1 << 20
 _BATCH_RECORDS: Final = 4_096
+_RECORD_BYTES: Final = 200
+"""Memory of a record beside key and value: a tuple, two objects of bytes, an int and a list."""
 _Value = TypeVar("_Value")
 _EXAMPLE: Final = 60
 """Characters of a key in a message."""
@@ -259,41 +261,76 @@ class RepartitionedRecords:
 
     def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in their order. Raises DumpError if a file cannot be read."""
-        # All sources are open at a time, so each may hold only its share.
-        share = max(_LEAST_BATCH_BYTES, _MERGED_BYTES // max(1, len(self.sources)))
-        streams = [self._stream(number, source, share) for number, source in enumerate(self.sources)]
-        batch: list[Record] = []
-        for _, _, record in heapq.merge(*streams, key=_stream_time):
-            batch.append(record)
-            if len(batch) == _BATCH_RECORDS:
-                yield RecordBatch.of(batch)
-                batch = []
-        if batch:
-            yield RecordBatch.of(batch)
-
-    def _stream(self, number: int, source: SourceRecords, batch_bytes: int) -> Iterator[tuple[int, int, Record]]:
-        """Yield running stream time, number of the source, and record, of the records that belong here."""
-        import numpy as np
-        import pyarrow as pa
-
-        partitioning = self.partitioning
-        reached = -1
-        for table in source.tables(batch_bytes):
-            times = np.maximum.accumulate(np.maximum(table.column("timestamp").to_numpy(), reached))
-            # Records of other targets count: the old task has seen their times too.
-            reached = int(times[-1])
-            belongs = _partitions(partitioning.rule, table, partitioning.target_count) == self.partition
-            for time, record in zip(times[belongs].tolist(), batch_of(table.filter(pa.array(belongs))), strict=True):
-                yield time, number, self._rewritten(record)
-
-    def _rewritten(self, record: Record) -> Record:
-        primary = self.partitioning.primary
-        if primary is None or record.value is None:
-            return record
-        return record._replace(value=primary.rewritten(record.value))
+        return (batch for _, batch in in_one_pass([self]))
 
 
-def _stream_time(entry: tuple[int, int, Record]) -> tuple[int, int]:
+def in_one_pass(targets: Sequence[RepartitionedRecords]) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield the records of new partitions of one changelog: the place in ``targets``, and a batch.
+
+    Each source is read once, however many targets there are, and the records of a target keep their order. Raises
+    DumpError if a file cannot be read.
+    """
+    sources, partitioning = targets[0].sources, targets[0].partitioning
+    places = {target.partition: place for place, target in enumerate(targets)}
+    # All sources are open at a time, so each may hold only its share.
+    share = max(_LEAST_BATCH_BYTES, _MERGED_BYTES // max(1, len(sources)))
+    streams = [_stream(number, source, partitioning, places, share) for number, source in enumerate(sources)]
+    waiting: list[list[Record]] = [[] for _ in targets]
+    size = 0
+    for _, _, place, record in heapq.merge(*streams, key=_stream_time):
+        batch = waiting[place]
+        batch.append(record)
+        size += _RECORD_BYTES + len(record.key) + len(record.value or b"")
+        if len(batch) == _BATCH_RECORDS:
+            yield place, RecordBatch.of(batch)
+            size -= sum(_RECORD_BYTES + len(record.key) + len(record.value or b"") for record in batch)
+            waiting[place] = []
+        elif size >= _MERGED_BYTES:
+            # Few records of each of many targets, or large values.
+            yield from _taken(waiting)
+            size = 0
+    yield from _taken(waiting)
+
+
+def _taken(waiting: list[list[Record]]) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield the records that wait, and empty the lists."""
+    for place, records in enumerate(waiting):
+        if records:
+            yield place, RecordBatch.of(records)
+            waiting[place] = []
+
+
+def _stream(
+    number: int, source: SourceRecords, partitioning: Partitioning, places: Mapping[int, int], batch_bytes: int
+) -> Iterator[tuple[int, int, int, Record]]:
+    """Yield running stream time, number of the source, place of the target, and record.
+
+    ``places``: the targets to read, by partition; records of others are skipped.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    reached = -1
+    targets = np.array(sorted(places), np.int64)
+    for table in source.tables(batch_bytes):
+        times = np.maximum.accumulate(np.maximum(table.column("timestamp").to_numpy(), reached))
+        # Records of other targets count: the old task has seen their times too.
+        reached = int(times[-1])
+        partitions = _partitions(partitioning.rule, table, partitioning.target_count)
+        belongs = np.isin(partitions, targets)
+        records = batch_of(table.filter(pa.array(belongs)))
+        rows = zip(times[belongs].tolist(), partitions[belongs].tolist(), records, strict=True)
+        for time, partition, record in rows:
+            yield time, number, places[partition], _rewritten(partitioning.primary, record)
+
+
+def _rewritten(primary: PrimaryPartitions | None, record: Record) -> Record:
+    if primary is None or record.value is None:
+        return record
+    return record._replace(value=primary.rewritten(record.value))
+
+
+def _stream_time(entry: tuple[int, int, int, Record]) -> tuple[int, int]:
     # Equal times keep the order of the sources, so that every reading has one order.
     return entry[0], entry[1]
 

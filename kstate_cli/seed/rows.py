@@ -9,15 +9,16 @@ keys.
 from __future__ import annotations
 
 import heapq
+import io
+import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice, pairwise
 from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from kstate_cli import temporary
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
@@ -44,6 +45,8 @@ _BATCH_ROWS: Final = 4_096
 _BATCH_BYTES: Final = 16 << 20
 _SORT_BYTES: Final = 64 << 20
 """Rows or records that are sorted in memory; more go to a temporary file, sorted."""
+_PART_BUFFER_BYTES: Final = 32 << 10
+"""The buffer for each sorted part of a file."""
 _SORTABLE_BYTES: Final = 200
 """Memory of an entry beside key and data: a tuple, two objects of bytes and an int."""
 _SEQUENCE_BYTES: Final = 4
@@ -142,9 +145,15 @@ class RowRecords:
         """Yield the records in their order. Raises StoreUnreadable, and HostError for a fault of this host."""
         with closing(Databases()) as databases:
             reader = open_whole(self.task, self.store, self.others, databases, kind=self.kind)
+            # A small batch means that many partitions are read at a time.
+            records = _records(reader, self.store, self.counts, min(_SORT_BYTES, batch_bytes))
+            if reader.layout.key is KeySchema.VERSIONED:
+                # The sort has read all rows, so the database need not stay open beside those of other partitions.
+                records = chain([*islice(records, 1)], records)
+                databases.close()
             batch: list[Record] = []
             size = 0
-            for record in _records(reader, self.store, self.counts):
+            for record in records:
                 batch.append(record)
                 size += len(record.key) + len(record.value or b"")
                 # By bytes too: values of a megabyte must not be taken by the thousand.
@@ -177,8 +186,11 @@ def _files_of(database: Database) -> list[object]:
     return [database.segment_start, manifest, size, files]
 
 
-def _records(reader: StoreReader, store: Store, counts: RowCounts) -> Iterator[Record]:
-    """Return the records of a store: by segment and key, or by time for versions."""
+def _records(reader: StoreReader, store: Store, counts: RowCounts, held_bytes: int) -> Iterator[Record]:
+    """Return the records of a store: by segment and key, or by time for versions.
+
+    ``held_bytes``: of versions that stay in memory once they are sorted.
+    """
     segments = filled(reader, store)
     layout = reader.layout
     if not layout.families:
@@ -190,7 +202,7 @@ def _records(reader: StoreReader, store: Store, counts: RowCounts) -> Iterator[R
     if layout.key is KeySchema.VERSIONED:
         # One database has all logical segments of the store.
         return chain.from_iterable(
-            _decoded(segment, layout, lambda rows: _versions_in_order(map(_row_of_key, rows), counts))
+            _decoded(segment, layout, lambda rows: _versions_in_order(map(_row_of_key, rows), counts, held_bytes))
             for segment in segments
         )
     convert = _converter(layout)
@@ -289,23 +301,23 @@ def _row_of_key(row: Row) -> _Sortable:
     return _Sortable(at.segment, at.key, row[1])
 
 
-def _versions_in_order(rows: Iterable[_Sortable], counts: RowCounts) -> Iterator[Record]:
+def _versions_in_order(rows: Iterable[_Sortable], counts: RowCounts, held_bytes: int) -> Iterator[Record]:
     """Yield the versions of rows as records, by time. Raises MalformedBytesError for a row that is none.
 
     Rows are sorted by key first, since a delete shows only between two rows of a key. Both sorts use files beyond a
-    limit of memory.
+    limit of memory. All rows have been read when the first record is yielded.
     """
     overlaps = 0
 
     def records() -> Iterator[_Sortable]:
         nonlocal overlaps
-        by_key = _sorted(rows, lambda entry: (entry.key, entry.number))
+        by_key = _sorted(rows, lambda entry: (entry.key, entry.number), _SORT_BYTES)
         for key, of_key in groupby(by_key, key=attrgetter("key")):
             history, overlapping = _history(key, list(of_key))
             overlaps += overlapping
             yield from history
 
-    for entry in _sorted(records(), lambda entry: (entry.number, entry.key)):
+    for entry in _sorted(records(), lambda entry: (entry.number, entry.key), held_bytes):
         yield Record(entry.key, entry.data, entry.number, [])
     counts.overlaps = overlaps
 
@@ -342,44 +354,77 @@ def _history(key: bytes, rows: Sequence[_Sortable]) -> tuple[list[_Sortable], in
 _Order = Callable[[_Sortable], tuple[object, object]]
 
 
-def _sorted(entries: Iterable[_Sortable], order: _Order) -> Iterator[_Sortable]:
-    """Yield entries in order: sorted parts in temporary files, merged, so that memory has a limit."""
+def _sorted(entries: Iterable[_Sortable], order: _Order, held_bytes: int) -> Iterator[_Sortable]:
+    """Yield entries in order: sorted parts in one temporary file, merged, so that memory and open files have a limit.
+
+    While entries are yielded, at most ``held_bytes`` of them are in memory, besides buffers for the parts.
+    """
     with ExitStack() as stack:
-        folder: Path | None = None
-        parts: list[Iterator[_Sortable]] = []
+        file: BinaryIO | None = None
+        ends: list[int] = []
         waiting: list[_Sortable] = []
         size = 0
+
+        def spill() -> None:
+            nonlocal file, size
+            if file is None:
+                folder = stack.enter_context(temporary.private_folder("seed"))
+                file = stack.enter_context(open(folder / "parts", "w+b"))
+            waiting.sort(key=order)
+            _write_part(waiting, file)
+            ends.append(file.tell())
+            waiting.clear()
+            size = 0
+
         for entry in entries:
             waiting.append(entry)
             size += _SORTABLE_BYTES + len(entry.key) + len(entry.data or b"")
-            if size < _SORT_BYTES:
-                continue
-            if folder is None:
-                folder = stack.enter_context(temporary.private_folder("seed"))
-            waiting.sort(key=order)
-            parts.append(_spilled(waiting, folder / str(len(parts)), stack))
-            waiting, size = [], 0
+            if size >= _SORT_BYTES:
+                spill()
+        if size > held_bytes:
+            spill()
         waiting.sort(key=order)
-        yield from heapq.merge(*parts, waiting, key=order)
+        parts: list[Iterable[_Sortable]] = [waiting]
+        if file is not None:
+            file.flush()
+            parts += [_read_part(file.fileno(), start, end) for start, end in pairwise([0, *ends])]
+        yield from heapq.merge(*parts, key=order)
 
 
 _HEAD: Final = struct.Struct(">qii")
 """Number, the bytes of the key, and those of the data; -1 for none."""
 
 
-def _spilled(entries: list[_Sortable], path: Path, stack: ExitStack) -> Iterator[_Sortable]:
-    """Write entries to a file, and return them as they are read again."""
-    with open(path, "wb") as file:
-        for entry in entries:
-            size = -1
-            if entry.data is not None:
-                size = len(entry.data)
-            file.write(_HEAD.pack(entry.number, len(entry.key), size))
-            file.write(entry.key + (entry.data or b""))
-    return _read_again(stack.enter_context(open(path, "rb")))
+def _write_part(entries: Iterable[_Sortable], file: BinaryIO) -> None:
+    for entry in entries:
+        size = -1
+        if entry.data is not None:
+            size = len(entry.data)
+        file.write(_HEAD.pack(entry.number, len(entry.key), size))
+        file.write(entry.key + (entry.data or b""))
 
 
-def _read_again(file: BinaryIO) -> Iterator[_Sortable]:
+class _Part(io.RawIOBase):
+    """A part of an open file, with its own place, so that all parts share one descriptor."""
+
+    def __init__(self, descriptor: int, start: int, end: int) -> None:
+        super().__init__()
+        self._descriptor, self._place, self._end = descriptor, start, end
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read the next bytes; none at the end of the part."""
+        size = min(len(buffer), self._end - self._place)
+        count = os.preadv(self._descriptor, [memoryview(buffer)[:size]], self._place) if size else 0
+        self._place += count
+        return count
+
+
+def _read_part(descriptor: int, start: int, end: int) -> Iterator[_Sortable]:
+    file = io.BufferedReader(_Part(descriptor, start, end), _PART_BUFFER_BYTES)
     while head := file.read(_HEAD.size):
         number, key_bytes, data_bytes = _HEAD.unpack(head)
         key = file.read(key_bytes)

@@ -24,7 +24,7 @@ from kstate_cli.deadline import contact
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
-from kstate_cli.seed.records import RecordBatch, TargetRecords
+from kstate_cli.seed.records import RecordBatch
 from kstate_cli.texts import some
 
 GROUP: Final = "kstate-seed"
@@ -276,44 +276,43 @@ def _failed(cause: Any, app: str) -> RunFailed:
     return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=hint)
 
 
-def write_partition(
-    producer: SeedProducer,
-    records: TargetRecords,
-    target: TopicPartition,
-    committed: WrittenLog,
-    progress: Progress,
-) -> WrittenLog:
-    """Write what the log of ``target`` lacks, and return count and digest that it must have then.
+class PartitionWriter:
+    """Writes what the log of a partition lacks."""
 
-    ``committed``: the records of the log. Raises RunFailed if they are not the beginning of the planned ones.
-    """
-    digest = LogDigest()
-    _compare(digest, committed, target)
-    for batch in records.batches():
-        # The log has the beginning of the planned records: what it has is compared, and the rest is sent.
-        present, missing = _split(batch, committed.records - digest.records)
+    def __init__(self, producer: SeedProducer, target: TopicPartition, committed: WrittenLog) -> None:
+        """``committed``: the records of the log. Raises RunFailed if they are not the beginning of the planned ones."""
+        self._producer = producer
+        self._target = target
+        self._committed = committed
+        self._digest = LogDigest()
+        self._compare()
+
+    def add(self, batch: RecordBatch) -> None:
+        """Compare the planned records that the log has, and send the others. Raises KafkaException and RunFailed."""
+        present, missing = _split(batch, self._committed.records - self._digest.records)
         if present:
-            digest.add(present)
-            _compare(digest, committed, target)
+            self._digest.add(present)
+            self._compare()
         if missing:
-            digest.add(missing)
-            producer.send(target, missing)
-        progress(len(batch))
-    if digest.records < committed.records:
-        raise _foreign(target)
-    return WrittenLog(digest.records, digest.value)
+            self._digest.add(missing)
+            self._producer.send(self._target, missing)
+
+    def finish(self) -> WrittenLog:
+        """Return count and digest that the log must have then. Raise RunFailed if it has more than the plan."""
+        if self._digest.records < self._committed.records:
+            raise _foreign(self._target)
+        return WrittenLog(self._digest.records, self._digest.value)
+
+    def _compare(self) -> None:
+        """Raise RunFailed if the planned records up to the committed count differ from those of the log."""
+        if self._digest.records == self._committed.records and self._digest.value != self._committed.sha256:
+            raise _foreign(self._target)
 
 
 def _split(batch: RecordBatch, count: int) -> tuple[RecordBatch, RecordBatch]:
     """Return the first ``count`` records, and the others."""
     first = max(0, count)
     return batch.part(0, first), batch.part(first, len(batch))
-
-
-def _compare(digest: LogDigest, committed: WrittenLog, target: TopicPartition) -> None:
-    """Raise RunFailed if the planned records up to the committed count differ from those of the log."""
-    if digest.records == committed.records and digest.value != committed.sha256:
-        raise _foreign(target)
 
 
 def _foreign(target: TopicPartition) -> RunFailed:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pytest
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.keys import CombinedKey, VersionedKey
 from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.partitions import partition_of
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.restore.sorting.convert import base_keys
 from kstate_cli.restore.sorting.row_values import row_values
@@ -23,16 +26,25 @@ from kstate_cli.restore.sorting.versioned import VersionedReplay
 from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.open import filled, open_whole
 from kstate_cli.rows.segment import Databases
+from kstate_cli.seed import partitioning
 from kstate_cli.seed import rows as seed_rows
 from kstate_cli.seed.erasure import (
     KeysToErase,
     RemainingRecords,
+    batches_of,
     erase_keys,
     erasure_notes,
     read_keys,
     write_receipt,
 )
 from kstate_cli.seed.model import PlannedTopic
+from kstate_cli.seed.partitioning import (
+    Partitioner,
+    Partitioning,
+    PartitionRule,
+    RepartitionedRecords,
+    key_form_of,
+)
 from kstate_cli.seed.records import Record, RecordBatch
 from kstate_cli.seed.rows import RowRecords, count_records
 from kstate_cli.statedir.model import Store, Task
@@ -117,6 +129,41 @@ def test_versions_beyond_memory_are_sorted_by_way_of_files(tmp_path: Path, monke
     monkeypatch.setattr(seed_rows, "_SORT_BYTES", 1_000)
     assert list(records.batches()) == batches
     assert sum(map(len, batches)) > 20
+
+
+@pytest.mark.parametrize("merged_bytes", [1, partitioning._MERGED_BYTES])
+def test_many_partitions_are_read_once_with_one_file_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged_bytes: int
+) -> None:
+    """However many new partitions there are, and however many sorted parts each old one has."""
+    app = read_application(unpack("4.3.1-kinds-eos", tmp_path))
+    (task,) = (task for task in app.tasks if task.name == "6_1")
+    (store,) = task.stores
+    source = RowRecords(1, task, store, (store,), "versioned")
+    expected = [record for batch in source.batches() for record in batch]
+    # Each part has one entry. Without room in memory, each partition keeps its records in a file.
+    monkeypatch.setattr(seed_rows, "_SORT_BYTES", 1)
+    monkeypatch.setattr(partitioning, "_LEAST_BATCH_BYTES", 1)
+    monkeypatch.setattr(partitioning, "_MERGED_BYTES", merged_bytes)
+    readings = []
+
+    def count_reading(*arguments: Any, **options: Any) -> Any:
+        readings.append(arguments)
+        return open_whole(*arguments, **options)
+
+    monkeypatch.setattr(seed_rows, "open_whole", count_reading)
+    rule = PartitionRule(Partitioner(), key_form_of("versioned"))
+    changed = Partitioning("versioned", 50, 60, rule)
+    targets = [RepartitionedRecords(number, (source,) * 50, changed, 0, 0, 0) for number in range(60)]
+    most = before = len(os.listdir("/proc/self/fd"))
+    written = []
+    for place, batch in batches_of(targets):
+        most = max(most, len(os.listdir("/proc/self/fd")))
+        assert all(partition_of(record.key, 60) == place for record in batch)
+        written += [*batch]
+    assert len(readings) == 50
+    assert most - before < 2 * 50
+    assert sorted(written, key=repr) == sorted(50 * expected, key=repr)
 
 
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-alos", "4.3.1-headers-joins-eos"])
