@@ -28,7 +28,9 @@ from kstate_cli.cli import output
 from kstate_cli.cli.app import main
 from kstate_cli.cli.columns import width_of
 from kstate_cli.cli.views import plan
+from kstate_cli.statedir.locks import LockTable
 from tests.directories.support import kstate
+from tests.directories.test_locks import locked
 from tests.directories.test_query_cmd import _make_store
 from tests.frozen.running import NOW, run_at
 from tests.golden import unpack
@@ -40,7 +42,7 @@ SMALL = "80x24"
 SIZES = {SMALL: (80, 24), "200x50": (200, 50)}
 STYLES = ("plain", "coloured")
 DEMO, KINDS, KILLED, CHANGED = "demo/orders", "kinds", "killed", "changed/orders"
-DAMAGED, WIPED = "damaged/orders", "wiped/orders"
+DAMAGED, WIPED, RUNNING = "damaged/orders", "wiped/orders", "running/orders"
 COPY, CHANGED_COPY, NEW = "copy-1/orders", "copy-2/orders", "new"
 """Directories that are copied from others before each command that changes them, and a folder that does not exist."""
 _COPIES = {COPY: DEMO, CHANGED_COPY: CHANGED}
@@ -50,6 +52,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("ls", DEMO),
     ("ls", KINDS),
     ("ls", "nowhere"),
+    ("ls", RUNNING),
     ("inspect-position", DEMO),
     ("lag", DEMO, "--dump", "dump"),
     ("lag", DEMO, "--dump", "dump", "--store", "visits", "-v"),
@@ -59,6 +62,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("check", DEMO, "--for", "4.3", "--dump", "dump"),
     ("check", DEMO, "--for", "4.2"),
     ("check", KILLED, "--for", "4.3"),
+    ("check", RUNNING, "--for", "4.3"),
     ("explain", "offsets-in-column-family"),
     ("migrate", DEMO, "--to", "4.2", "--dry-run"),
     ("migrate", COPY, "--to", "4.2"),
@@ -80,14 +84,20 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("ls-dump", "dump"),
     ("verify-dump", "dump", "--no-record"),
     ("snapshot", DEMO, "--out", NEW),
+    ("snapshot", RUNNING, "--out", NEW),
     ("ls-snapshots", "snapshots"),
     ("verify-snapshots", "snapshots"),
     ("prune-snapshots", "snapshots", "--dry-run"),
     ("restore-snapshot", "lost/orders", "--from-snapshot", "snapshots", "--accept-resurrected", "--dry-run"),
     ("fleet", "web=web.json"),
+    ("maintain", "--config", "maintain.toml", "--dry-run"),
+    ("maintain", "--config", "maintain.toml"),
+    ("start-barrier", "barrier", "--hosts", "1"),
+    ("start-barrier", "barrier", "--hosts", "3", "--timeout", "0"),
+    ("examples", "--out", NEW),
     ("demo",),
 )
-"""No command that needs a broker (dump, seed), that waits (start-barrier), or runs others (maintain)."""
+"""No command that needs a broker (dump, seed) or Spark (warm-up): see ``tests/interop/test_screens.py``."""
 READING = [command for command in COMMANDS if not {COPY, CHANGED_COPY, NEW, "--dry-run"} & {*command}]
 """The commands at the large size, whose tables have more columns there."""
 _ESCAPE = re.compile(r"␛\[[0-9;]*m")
@@ -109,9 +119,15 @@ _WITH_SIZES_OF_LOGS = (
 )
 _TIME = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d\.\d{3}\+00:00|Z)")
 _TOOK = re.compile(r"(?<=Z  ) *\d+ s\b")
-_PATTERN = re.compile(r"\b\d+\.\d(?= KiB|$)")
+_PATTERN = re.compile(r"(?<!-)(?<!--to )\b\d+\.\d(?= KiB|$)")
 """How much RocksDB's own logs take differs from run to run."""
 _DEMO_FOLDER = re.compile(r"/tmp/kstate-demo-[^/ ]+")
+_SECONDS = re.compile(r"(?<=: done, )\d+\.\d s$")
+"""How long a step of ``maintain`` takes."""
+_EXAMPLE_BYTES = re.compile(r" +[\d,]+$")
+"""The sizes of examples change with their texts."""
+_PID = 4242
+"""The process of the running application: how lines are folded depends on its length."""
 _NAME = re.compile(r"(?<=Z-)[0-9a-f]{16}\b")
 """The random part of the name of a snapshot."""
 
@@ -171,7 +187,7 @@ def state() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as name:
         folder = Path(name)
         for expectation, golden in ((DEMO, "4.3.1-demo-eos"), (CHANGED, "4.3.1-demo-eos"),
-                               (DAMAGED, "4.3.1-demo-eos"), (WIPED, "4.3.1-demo-eos"),
+                               (DAMAGED, "4.3.1-demo-eos"), (WIPED, "4.3.1-demo-eos"), (RUNNING, "4.3.1-kinds-eos-killed-open"),
                                (KINDS, "4.3.1-kinds-eos"), (KILLED, "4.2.1-kinds-eos-killed-second")):  # fmt: skip
             target = folder / expectation
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +195,11 @@ def state() -> Iterator[Path]:
         shutil.copytree(EXAMPLES / "dump", folder / "dump")
         shutil.copy(EXAMPLES / "dump.toml", folder)
         (folder / "lost").mkdir()
+        (folder / "barrier").mkdir()
+        (folder / "maintain.toml").write_text(
+            f'format = 1\n[defaults]\ndirectory = "{folder / DEMO}"\nrelease = "4.3"\n[maintain]\n'
+            f'memory_file = "{folder / "memory.json"}"\n[maintain.check]\n[maintain.verify]\nparts = 2\n'
+        )
         # An hour before the commands of the screens, so that nothing is from their future.
         before = NOW - timedelta(hours=1)
         for words in (
@@ -194,7 +215,9 @@ def state() -> Iterator[Path]:
         data = bytearray(table.read_bytes())
         data[10] ^= 1
         table.write_bytes(data)
-        yield folder
+        (folder / RUNNING / ".lock").touch()
+        with locked(folder / RUNNING, "application"):
+            yield folder
 
 
 def _copy(state: Path, command: tuple[str, ...]) -> None:
@@ -211,6 +234,14 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     own = {name: text for name, text in os.environ.items() if name not in ("NO_COLOR", "COLORTERM", "FORCE_COLOR")}
     with patch.dict(os.environ, {**own, "TERM": "xterm-256color", **variables}, clear=True):
         yield
+
+
+_usual_holder = LockTable.holder
+
+
+def _holder(table: LockTable, path: Path) -> int | None:
+    """Return a fixed id in place of that of the process that holds a lock."""
+    return None if _usual_holder(table, path) is None else _PID
 
 
 def _silent_bar(text: str, amount: ProgressColumn) -> Progress:
@@ -231,6 +262,7 @@ def screen(state: Path, command: tuple[str, ...], width: int, height: int, varia
         patch.object(clock, "now", lambda: NOW),
         patch.object(plan, "progress_bar", _silent_bar),
         patch.object(socket, "gethostname", lambda: "host-1"),
+        patch.object(LockTable, "holder", _holder),
         # The line about what takes long: whether it comes depends on how busy this host is.
         patch.object(output, "now_and_then", lambda _look, _seconds: nullcontext()),
         redirect_stdout(terminal.stream(is_message=False)),
@@ -258,6 +290,10 @@ def _normal(text: str, state: Path, command: tuple[str, ...]) -> str:
     if command[0] in _WITH_SIZES_OF_LOGS:
         text = _PATTERN.sub(lambda match: re.sub(r"\d", "0", match[0]), text)
         text = _TOOK.sub(" 0 s", text)
+    if command[0] == "maintain":
+        text = _SECONDS.sub("0.0 s", text)
+    if command[0] == "examples":
+        text = _EXAMPLE_BYTES.sub(" 00,000", text)
     text = _NAME.sub("0" * 16, text)
     text = _DEMO_FOLDER.sub("/tmp/kstate-demo", text)
     return text.replace("\x1b", "␛")

@@ -18,7 +18,7 @@ import typer
 from kstate_cli import option, temporary
 from kstate_cli.cli.help_examples import Example
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format, output_of, table
+from kstate_cli.cli.output import Format, output_of, screen_width, table
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.statedir.find import looks_like_application
 from kstate_cli.statedir.names import OWN_FOLDER
@@ -53,12 +53,11 @@ def examples(
     folder = Path(os.path.abspath(out))
     files = write_examples(folder)
     results: Output[ExamplesLine] = output_of(output, None, quiet=quiet)
-    rows = [(path, f"{size:,}") for path, size in files]
 
     def show() -> None:
         # The table reports only what has succeeded.
         if not quiet:
-            table(None, ("file", "bytes"), rows, right=frozenset({"bytes"}))
+            _show_files(files)
 
     results.show(_lines(folder, files), show)
     results.remark(f"{folder / 'README.md'} describes each example")
@@ -73,6 +72,24 @@ def examples(
     )
     results.remark(f"to try to restore a directory from the dump: {command('restore', *restored)}")
     return 0
+
+
+def _show_files(files: list[tuple[PurePosixPath, int]]) -> None:
+    """Print a row for each file; on a terminal, which would scroll them away, a row for each folder."""
+    if screen_width() is None:
+        rows = [(path, f"{size:,}") for path, size in files]
+        table(None, ("file", "bytes"), rows, right=frozenset({"bytes"}))
+        return
+    sizes: dict[str, list[int]] = {}
+    for path, size in files:
+        top = path.parts[0]
+        sizes.setdefault(f"{top}/" if len(path.parts) > 1 else top, []).append(size)
+    table(
+        None,
+        ("file or folder", "files", "bytes"),
+        [(name, len(of_name), f"{sum(of_name):,}") for name, of_name in sizes.items()],
+        right=frozenset({"files", "bytes"}),
+    )
 
 
 def _lines(folder: Path, files: list[tuple[PurePosixPath, int]]) -> Iterator[ExamplesLine]:

@@ -222,14 +222,16 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
     print_line("what to do:", "bold")
     order = list(_STYLES)
     groups = sorted(_grouped(report.findings), key=lambda alike: order.index(alike[0].level))
-    actions = [(alike[0].code.name, dict.fromkeys(finding.hint for finding in alike)) for alike in groups]
-    for _, hints in actions:
-        hints.pop(NOTHING, None)
-    if not any(hints for _, hints in actions):
+    # Findings with the same hints share them: a running application has one hint for all of its findings.
+    codes: dict[tuple[str, ...], list[str]] = {}
+    for alike in groups:
+        hints = tuple(hint for hint in dict.fromkeys(finding.hint for finding in alike) if hint != NOTHING)
+        codes.setdefault(hints, []).append(alike[0].code.name)
+    codes.pop((), None)
+    if not codes:
         print_prose(f"nothing. {_READY[running].format(release)}", indent=_INDENT)
-    for code, hints in actions:
-        if hints:
-            print_prose(f"{code}:", indent=_INDENT)
+    for hints, names in codes.items():
+        print_prose(f"{', '.join(names)}:", indent=_INDENT, hanging=_HANGING)
         before: str | None = None
         for hint in first_lines(list(hints), _MAX_LISTED):
             # If the next finding has the same advice, only its command is printed.

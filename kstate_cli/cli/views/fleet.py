@@ -173,12 +173,15 @@ def totals(fleet: Fleet) -> str:
     limit = "; tasks with higher numbers may exist" if CountSource.TASKS in sources else ""
     size = size_text(sum(report.size for report in fleet.reports))
     ends = "" if fleet.facts is not None else "; log ends unknown"
-    return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"
+    stores = " and global stores" if GLOBAL in fleet.tasks else ""
+    return (
+        f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}{stores}, {size}{limit}{ends}"
+    )
 
 
 def show_totals(fleet: Fleet, verdict: str) -> None:
     """Print the totals and the verdict."""
-    print_prose(totals(fleet))
+    print_prose(totals(fleet), hanging=_INDENT)
     print_prose(verdict)
 
 

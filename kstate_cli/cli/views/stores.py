@@ -189,11 +189,16 @@ def legend(rows: Iterable[StoreLine]) -> list[str]:
     return signs + [text for text, has_sign in _SIGNS.items() if any(map(has_sign, rows))]
 
 
+def _offsets(row: StoreLine) -> set[int]:
+    return {offset for of_topic in (row["changelog"] or {}).values() for offset in of_topic.values()}
+
+
 _SIGNS: Final[Mapping[str, Callable[[StoreLine], bool]]] = {
     "~ before a number: an estimate": lambda row: bool(row["rows"]) and not row["rows_exact"],
     ("? alone: kstate cannot read the value"): lambda row: (
         row["changelog"] is None or (row["rows"] is None and bool(row["bytes"]))
     ),
+    "-4: the offset is unknown": lambda row: -4 in _offsets(row),
     "P=N: partition P is at offset N": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
 }
 """The meaning of a sign, and whether it is in the cells of a row."""
