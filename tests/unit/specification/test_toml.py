@@ -111,8 +111,8 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nretention_ms = 0", "retention_ms = 0 is invalid", "milliseconds"),
         ("format = 1\n[stores.a]\nretention_ms = true", "retention_ms = True is invalid", "milliseconds"),
         ("format = 1\n[stores.a]\nretention_ms = 9223372036854775808", "is invalid", "milliseconds"),
-        ("format = 1\n[stores.a]\npartitions = 0", "partitions = 0 is invalid", "from 1"),
-        ("format = 1\n[stores.a]\nsubtopology = -1", "subtopology = -1 is invalid", "from 0"),
+        ("format = 1\n[stores.a]\npartitions = 0", "partitions = 0 is invalid", "of 1 or more"),
+        ("format = 1\n[stores.a]\nsubtopology = -1", "subtopology = -1 is invalid", "of 0 or more"),
         ("format = 1\n[stores.a]\nlogged = 1", "logged = 1 is invalid", "true or false"),
         ("format = 1\n[stores.a]\nchangelog = 'a/b'", "changelog = 'a/b' is invalid", "a topic"),
         (
