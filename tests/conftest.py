@@ -25,7 +25,7 @@ from tests import object_store
 from tests.memory import available_bytes
 from tests.object_store import ObjectStore
 from tests.on_disk import TEMPORARY
-from tests.sampling import ALL, ROTATION, deselect_most, rotation
+from tests.sampling import ALL, ROTATION, deselect_most, rotation, take_over
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
 # A sample keeps a run short: each run draws others. KSTATE_SAMPLES=all takes the 100 of Hypothesis: run it after
@@ -53,7 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(kstate_cli.__path__[0], quiet=2)
         _use_memory(config)
-        os.environ[ROTATION] = rotation()  # in the processes of pytest-xdist, too
+    else:
+        take_over(config.workerinput["rotation"])
     if TEMPORARY in os.environ:
         tempfile.tempdir = os.environ[TEMPORARY]  # of brokers, and of processes that several tests share
 
@@ -95,6 +96,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     # Most tests make little garbage, and many objects that live: by default the collector takes a tenth of their time.
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let all processes of pytest-xdist select the same rotating tests."""
+    node.workerinput["rotation"] = rotation()
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest runs without pytest-xdist, too

@@ -17,7 +17,6 @@ a single test or a fixture does.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 from collections.abc import Sequence
@@ -50,11 +49,22 @@ def evenly(cases: Sequence[T], number: int) -> list[T]:
     return [cases[at * (len(cases) - 1) // (number - 1)] for at in range(number)]
 
 
-@functools.cache
+_of_the_run: list[str] = []
+
+
+def take_over(rotation: str) -> None:
+    """Select the rotating tests as the process does that has started this one."""
+    _of_the_run[:] = [rotation]
+
+
 def rotation() -> str:
     """Return what selects the rotating tests: the digest of the sources, unless the environment states another."""
-    if ROTATION in os.environ:
-        return os.environ[ROTATION]
+    if not _of_the_run:
+        _of_the_run.append(os.environ.get(ROTATION) or _digest())
+    return _of_the_run[0]
+
+
+def _digest() -> str:
     digest = hashlib.sha256()
     for folder in ("kstate_cli", "tests"):
         for path in sorted((_ROOT / folder).rglob("*.py")):
