@@ -248,7 +248,7 @@ def test_a_specification_that_contradicts_the_directory(tmp_path: Path) -> None:
     assert "count" in refusal["message"] and "session" in refusal["message"]
 
 
-@pytest.mark.rotating(3, "sweeps of every command")
+@pytest.mark.rotating(5, "sweeps of every command")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMES])
 def test_old_and_new_home_side_by_side(name: str, tmp_path: Path) -> None:

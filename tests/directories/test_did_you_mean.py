@@ -155,7 +155,7 @@ def _message(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().err.lower()
 
 
-@pytest.mark.rotating(3, "sweeps of every command")
+@pytest.mark.rotating(5, "sweeps of every command")
 def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
     """Each with two letters changed for one another."""
     names = 0

@@ -134,7 +134,7 @@ def require_inside(generation: Generation) -> None:
             assert ".." not in name and "/" not in name, name
 
 
-@pytest.mark.rotating(3, "sweeps of every command")
+@pytest.mark.rotating(5, "sweeps of every command")
 def test_no_hostile_value_of_a_generation_leads_out_of_a_directory(place: FolderPlace) -> None:
     document = document_of(place)
     # Two stores of each shape suffice: every member of each type of value is among them.

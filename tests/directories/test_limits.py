@@ -170,7 +170,7 @@ def _sweep(app: Path, tmp_path: Path, limit: str, owner: int = 0) -> None:
 
 
 # How much memory a library takes differs from host to host: what the sweep meets at a level is no test of every run.
-@pytest.mark.rotating(3, "sweeps of every command")
+@pytest.mark.rotating(5, "sweeps of every command")
 @pytest.mark.parametrize("limit", ["descriptors", *(["memory"] if ALL else [])])
 def test_every_command(state: Path, tmp_path: Path, limit: str) -> None:
     _sweep(state, tmp_path, limit)

@@ -211,7 +211,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("left")
 
 
-@pytest.mark.rotating(3, "sweeps of every command")
+@pytest.mark.rotating(5, "sweeps of every command")
 def test_output_of_every_command_is_documented(folder: Path) -> None:
     """Nothing is changed by asking, either."""
     messages = []

@@ -105,6 +105,7 @@ def test_any_layout(
     assert support.digest(app) == plain
 
 
+@pytest.mark.rotating(4, "long restorations")
 def test_more_keys_than_fit_make_more_sorted_files(tmp_path: Path) -> None:
     """So little memory that the keys of each partition are looked at range by range: a file ends before it is full."""
     folder = tmp_path / "dump"

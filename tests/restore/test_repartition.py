@@ -48,7 +48,7 @@ def spark() -> Iterator[Any]:
     patch.undo()
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4, "long restorations")
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "layout", [{}, {"hive": True}, {"together": True, "rows_per_group": 40}, {"int96": True}, {"headers": False}]

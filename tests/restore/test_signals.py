@@ -37,6 +37,7 @@ def strikes() -> list[tuple[str, list[tuple[Moment, Way]]]]:
     ]
 
 
+@pytest.mark.rotating(4, "long restorations")
 @pytest.mark.parametrize("rows", [pytest.param(choice, id=name) for name, choice in strikes()])
 def test_a_signal(signals: Signals, rows: list[tuple[Moment, Way]]) -> None:
     """Always 128+N, NOT_RUNNING, the old directory or the new one, nothing of Spark; and the same command goes on."""

@@ -24,8 +24,6 @@ from tests import json_lines
 from . import support
 from .cluster import Cluster
 
-pytestmark = pytest.mark.rotating(4, "warm-up")
-
 COMMAND = [sys.executable, "-m", "kstate_cli", "warm-up", "-o", "json"]
 
 
@@ -126,6 +124,7 @@ def _archive(cache: Path) -> Path:
     return path
 
 
+@pytest.mark.rotating(4, "long restorations")
 def test_it_is_taken(cache: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
@@ -143,7 +142,7 @@ def test_it_is_taken(cache: Path) -> None:
     assert ours[:begin] == as_always[:begin]
 
 
-@pytest.mark.rotating(4, "warm-up")
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_a_second_call_finds_it(warm: Path) -> None:
     line, text = warm_up(warm)
     assert (line["made"], line["seconds"], line["path"]) == (False, None, str(_archive(warm)))
@@ -164,7 +163,7 @@ def restore(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
     return app, support.good(support.await_end(process)).stderr
 
 
-@pytest.mark.rotating(4, "warm-up")
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_a_restoration_is_the_same_and_says_the_same(
     warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
 ) -> None:
@@ -173,7 +172,7 @@ def test_a_restoration_is_the_same_and_says_the_same(
     assert support.digest(app) == expected
 
 
-@pytest.mark.rotating(4, "warm-up")
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_damaged_archive_is_not_used(copied: Path, dump: Path, tmp_path: Path) -> None:
     """The JVM itself would map it, and die: it looks at the beginning alone."""
     archive = _archive(copied)
@@ -185,7 +184,7 @@ def test_damaged_archive_is_not_used(copied: Path, dump: Path, tmp_path: Path) -
     assert "jsa" not in text
 
 
-@pytest.mark.in_full("tests/restore/test_warm_up.py::test_damaged_archive_is_not_used")
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_note_whose_command_fails_is_no_obstacle(cache: Path) -> None:
     """A note that is whole, and whose command is of no use: Spark starts as always."""
     (note,) = (cache / "kstate" / "spark").glob("*.json")
@@ -214,7 +213,7 @@ def test_of_another_jvm(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert process.stdout == "" and "jsa" not in process.stderr and "cds" not in process.stderr
 
 
-@pytest.mark.in_full("tests/restore/test_warm_up.py::test_a_second_call_finds_it")
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     folder = cache / "kstate" / "spark"
@@ -226,7 +225,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     assert [*folder.iterdir()] == []
 
 
-@pytest.mark.rotating(4, "warm-up")
+@pytest.mark.rotating(2, "places of an archive")
 def test_where_it_cannot_be(tmp_path: Path) -> None:
     """Refused by what is in the way, before anything is started."""
     shared = tmp_path / "shared"
@@ -249,6 +248,7 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.rotating(2, "places of an archive")
 def test_a_read_only_place(tmp_path: Path) -> None:
     """To make it there is an error; to start Spark is none."""
     if os.geteuid() == 0:
@@ -261,7 +261,7 @@ def test_a_read_only_place(tmp_path: Path) -> None:
     assert line["code"] in ("refused", "system")
 
 
-@pytest.mark.in_full("tests/restore/test_warm_up.py::test_a_restoration_is_the_same_and_says_the_same")
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_a_cluster_starts_as_always_and_with_it(
     warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
 ) -> None:
@@ -283,6 +283,7 @@ def test_a_cluster_starts_as_always_and_with_it(
     assert "SharedArchiveFile" not in commands
 
 
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_it_is_taken")
 def test_settings_of_the_jvm_use_the_launcher(cache: Path) -> None:
     """Settings that change its command are of another key: they are Spark's own to turn into one."""
     for name, value in (("spark.driver.memory", "600m"), ("spark.driver.extraClassPath", "/none.jar")):
