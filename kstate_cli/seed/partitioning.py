@@ -287,12 +287,12 @@ def in_one_pass(targets: Sequence[RepartitionedRecords]) -> Iterator[tuple[int, 
             waiting[place] = []
         elif size >= _MERGED_BYTES:
             # Few records of each of many targets, or large values.
-            yield from _taken(waiting)
+            yield from _waiting_batches(waiting)
             size = 0
-    yield from _taken(waiting)
+    yield from _waiting_batches(waiting)
 
 
-def _taken(waiting: list[list[Record]]) -> Iterator[tuple[int, RecordBatch]]:
+def _waiting_batches(waiting: list[list[Record]]) -> Iterator[tuple[int, RecordBatch]]:
     """Yield the records that wait, and empty the lists."""
     for place, records in enumerate(waiting):
         if records:

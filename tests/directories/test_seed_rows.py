@@ -132,7 +132,7 @@ def test_versions_beyond_memory_are_sorted_by_way_of_files(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("merged_bytes", [1, partitioning._MERGED_BYTES])
-def test_many_partitions_are_read_once_with_one_file_each(
+def test_many_partitions_are_read_once_with_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged_bytes: int
 ) -> None:
     """However many new partitions there are, and however many sorted parts each old one has."""
