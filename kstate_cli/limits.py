@@ -70,3 +70,12 @@ MOST_FOOTER_ELEMENTS: Final = 20_000_000
 """Elements of all lists in a footer. Writers have about twenty for each column chunk."""
 MOST_GROUP_ROWS: Final = 2_147_483_647
 """Rows of a row group. Writers have at most some millions."""
+MOST_EXPANSION: Final = 64
+"""The decoded bytes of rows that are read together, for each byte that their footers state.
+
+Memory is planned with the footers. Some writers state compressed bytes, and dictionaries repeat values.
+"""
+LEAST_EXPANDED_BYTES: Final = GIB
+"""Fewer decoded bytes are never refused."""
+MOST_PAGE_HEADER_BYTES: Final = 16 * MIB
+"""The header of a page, which may have statistics. pyarrow has the same limit."""

@@ -7,7 +7,7 @@ they do not, these three columns are read.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from .errors import NEW_DUMP, Damage, DumpError, printable
 from .location import ListedFile
 from .manifest import Manifest, ManifestFile
 from .model import Piece, Slice
+from .pages import Expansion
 from .parquet_file import open_parquet, opened_parquet
 from .schema import Columns, check_columns
 
@@ -130,14 +131,14 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
 
     try:
         with open_parquet(filesystem, file.path) as parquet:
-            return _facts(parquet, file, of_table=of_table)
+            return _facts(filesystem, parquet, file, of_table=of_table)
     except (OSError, pa.ArrowException, ValueError) as error:
         # Such errors come from damaged footers and pages, codecs that are missing in pyarrow, and text that is not
         # UTF-8.
         raise DumpError(f"kstate cannot read the file as Parquet: {error}", where=printable(file.path)) from None
 
 
-def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> FileFacts:
+def _facts(filesystem: FileSystem, parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> FileFacts:
     """Return the facts in a footer: the pieces (row groups by topic-partition) with their offsets and sizes."""
     hive = _hive(file)
     columns = check_columns(parquet, file.path, tuple(hive.items()), of_table=of_table)
@@ -151,8 +152,12 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> File
             continue
         # Reading the three columns takes time. So they are read only if the statistics do not prove the values.
         proved = _from_statistics(group, hive, in_file)
-        ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
-        size = _bytes_of(group, _READ_COLUMNS)
+        if proved:
+            ranges = [proved]
+        else:
+            Expansion(filesystem).require(parquet, file.path, [index], _PLACE.keys(), bytes_of(group, _PLACE.keys()))
+            ranges = _from_rows(parquet, index, hive, in_file, printable(file.path))
+        size = bytes_of(group, _READ_COLUMNS)
         for offsets in ranges:
             # The rows and the path must name the same partition. Otherwise a moved file would restore the rows of
             # another partition.
@@ -170,7 +175,7 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> File
                         mixed,
                         values_in_path,
                         offsets.rows,
-                        _bytes_of(group, ("key",)),
+                        bytes_of(group, ("key",)),
                     ),
                 )
             )
@@ -347,7 +352,7 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
     return key
 
 
-def _bytes_of(group: Any, names: Container[str]) -> int:
+def bytes_of(group: Any, names: Container[str]) -> int:
     """Return the uncompressed bytes of some columns of a row group, as they will be in memory."""
     total = 0
     for name, column in _columns_of(group, names):
@@ -507,6 +512,7 @@ class OpenFiles:
     def __init__(self, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
         self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._expansion = Expansion(filesystem)
 
     def __enter__(self) -> OpenFiles:
         return self
@@ -516,6 +522,16 @@ class OpenFiles:
     ) -> None:
         while self._open:
             self._open.popitem()[1].close(force=True)
+
+    def to_read(self, piece: Piece, columns: Collection[str]) -> pq.ParquetFile:
+        """Return the file of a piece, of which the columns are then read.
+
+        Raises DumpError if it is not the file with which the dump was opened, or if these columns of all pieces expand
+        to far more than the footers state.
+        """
+        parquet = self.get(piece)
+        self._expansion.require(parquet, piece.path, piece.row_groups, columns, piece.bytes)
+        return parquet
 
     def get(self, piece: Piece) -> pq.ParquetFile:
         """Return the file of a piece. Raises DumpError if it is not the file with which the dump was opened."""

@@ -7,7 +7,7 @@ columns. So kstate reads the footer first, and gives it to pyarrow only after it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,9 +41,14 @@ _MOST_CHECKED: Final = 100_000
 
 
 @contextmanager
-def open_parquet(filesystem: FileSystem, path: str) -> Iterator[pq.ParquetFile]:
+def open_parquet(
+    filesystem: FileSystem,
+    path: str,
+    dictionaries: Sequence[str] = (),
+    metadata: pq.FileMetaData | None = None,
+) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, and close it at the end of the block. Raise as :func:`opened_parquet`."""
-    parquet = opened_parquet(filesystem, path)
+    parquet = opened_parquet(filesystem, path, dictionaries, metadata)
     try:
         yield parquet
     finally:
@@ -51,30 +56,29 @@ def open_parquet(filesystem: FileSystem, path: str) -> Iterator[pq.ParquetFile]:
         parquet.close(force=True)
 
 
-def opened_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
+def opened_parquet(
+    filesystem: FileSystem,
+    path: str,
+    dictionaries: Sequence[str] = (),
+    metadata: pq.FileMetaData | None = None,
+) -> pq.ParquetFile:
     """Open a Parquet file. INT96 is read as microseconds, which cover every timestamp of Kafka.
+
+    ``dictionaries``: paths of columns that are read as dictionaries. ``metadata``: its checked footer.
 
     Raises DumpError if the file is encrypted or exceeds a limit, or if pyarrow would end the process at its footer;
     OSError and ArrowException for other damage.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     stream = filesystem.open_input_file(path)
     try:
-        size = stream.size()
-        tail = _footer(stream, path, size)
-        footer = tail[:-_TAIL_BYTES]
-        # Each file of a dump is opened several times, and the check takes as long as opening a small one.
-        digest = hashlib.sha256(tail + size.to_bytes(8, "little")).digest()
-        is_checked = digest in _CHECKED
-        if footer and not is_checked:
-            # A signature follows the footer of a file with encrypted columns: the struct ends before it.
-            _check_footer(footer, path)
-        parquet = pq.ParquetFile(
+        if metadata is None:
+            metadata = _checked_metadata(stream, path)
+        return pq.ParquetFile(
             stream,
             # Already read: in a bucket each read is a request.
-            metadata=pq.read_metadata(pa.BufferReader(tail)) if footer else None,
+            metadata=metadata,
             # The default, nanoseconds, ends in the year 2262, and overflows silently.
             coerce_int96_timestamp_unit="us",
             # Pre-buffering would read all column chunks of a call into memory, whatever their size.
@@ -84,19 +88,39 @@ def opened_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
             buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
             # Compares checksums of pages if the writer has stored them. Without checksums, pages are read unverified.
             page_checksum_verification=True,
+            read_dictionary=[*dictionaries],
         )
-        if not is_checked:
-            # Checked before any column is read, because pyarrow does not raise an exception for an encrypted column.
-            if len(footer) - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
-                raise _encrypted(path)
-            _check_groups(parquet.metadata, path, size - len(tail))
-            if len(_CHECKED) >= _MOST_CHECKED:
-                _CHECKED.clear()
-            _CHECKED.add(digest)
     except BaseException:
         stream.close()
         raise
-    return parquet
+
+
+def _checked_metadata(stream: Any, path: str) -> pq.FileMetaData | None:
+    """Return the footer of a file; None if it has none. Raises as :func:`opened_parquet`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size = stream.size()
+    tail = _footer(stream, path, size)
+    footer = tail[:-_TAIL_BYTES]
+    if not footer:
+        return None
+    # Each file of a dump is opened several times, and the check takes as long as opening a small one.
+    digest = hashlib.sha256(tail + size.to_bytes(8, "little")).digest()
+    is_checked = digest in _CHECKED
+    if not is_checked:
+        # A signature follows the footer of a file with encrypted columns: the struct ends before it.
+        _check_footer(footer, path)
+    metadata = pq.read_metadata(pa.BufferReader(tail))
+    if not is_checked:
+        # Checked before any column is read, because pyarrow does not raise an exception for an encrypted column.
+        if len(footer) - metadata.serialized_size == _SIGNATURE_BYTES:
+            raise _encrypted(path)
+        _check_groups(metadata, path, size - len(tail))
+        if len(_CHECKED) >= _MOST_CHECKED:
+            _CHECKED.clear()
+        _CHECKED.add(digest)
+    return metadata
 
 
 def _footer(stream: Any, path: str, file_size: int) -> bytes:

@@ -23,7 +23,8 @@ from .errors import NEW_DUMP, DumpError
 from .location import is_here, open_location
 from .model import Dump, PartitionDump, Piece, Slice
 from .open import read_dump
-from .schema import Columns
+from .pages import check_pages
+from .schema import RECORD_COLUMNS, Columns
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -285,6 +286,12 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
     # Without rows, no session of Spark is started.
     if not any(partition.rows for partition in partitions_to_order):
         return replace(dump, partitions={partition.key: partition for partition in partitions_to_order}, manifest=None)
+    # The executors read these files without kstate.
+    check_pages(
+        open_location(dump.uri)[0],
+        [piece for partition in partitions_to_order for piece in partition.pieces],
+        (*RECORD_COLUMNS, "topic", "partition"),
+    )
     from pyspark.sql import SparkSession
 
     try:

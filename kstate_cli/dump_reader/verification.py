@@ -12,11 +12,12 @@ from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped
 
 from .errors import DumpError, DumpRot, printable, rot, unreadable
-from .footers import require_headers, require_within, row_batches, trusted_bounds
+from .footers import bytes_of, require_headers, require_within, row_batches, trusted_bounds
 from .growing_source import newest_manifest
 from .location import open_location, uri_text
 from .model import Dump, Grown
 from .open import read_dump
+from .pages import Expansion
 from .parquet_file import open_parquet
 from .schema import RECORD_COLUMNS
 from .sources import check_digest
@@ -167,6 +168,7 @@ def _decode(filesystem: FileSystem, path: str) -> None:
             for index in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(index)
                 bounds, headers = trusted_bounds(group) or {}, 0
+                Expansion(filesystem).require(parquet, path, [index], names, bytes_of(group, names))
                 for table in row_batches(parquet, path, _ROWS, [index], names):
                     require_within(bounds, table, path, index)
                     if has_headers:

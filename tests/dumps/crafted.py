@@ -20,6 +20,8 @@ Page = tuple[Struct, bytes]
 """The header of a page, and its compressed bytes."""
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 _GZIP = 2
+_DICTIONARY_PAGE, _RLE_DICTIONARY = 2, 8
+_ZEROS = 1 << 20
 
 
 class Crafted:
@@ -61,15 +63,29 @@ class Crafted:
         chunks: list[Struct] = [chunk[3][1] for chunk in self.chunks(group)]
         return next(chunk for chunk in chunks if b".".join(chunk[3][1][1]) == path.encode())
 
-    def put_pages(self, path: str, pages: Sequence[Page], group: int = 0) -> None:
-        """Replace the pages of a column in a row group. The number of values in the footer stays."""
+    def put_pages(
+        self, path: str, pages: Sequence[Page], group: int = 0, *, stated: int | None = None, codec: int = _GZIP
+    ) -> None:
+        """Replace the pages of a column in a row group; a dictionary comes first.
+
+        The number of values in the footer stays. ``stated``: the uncompressed bytes by the footer.
+        """
         chunk = self.chunk(path, group)
-        start = len(self._body)
+        start = first = len(self._body)
         for header, body in pages:
+            if header[1][1] == _DICTIONARY_PAGE:
+                first = start + len(_encoded(header)) + len(body)
             self._body += _encoded(header) + body
-        set_field(chunk, 4, _GZIP)
+        set_field(chunk, 4, codec)
         set_field(chunk, 7, len(self._body) - start)
-        set_field(chunk, 9, start)
+        set_field(chunk, 9, first)
+        if stated is not None:
+            set_field(chunk, 6, stated)
+        if first != start:
+            chunk[11] = _I64, start
+            # Bounds, and sizes, of the values that were replaced.
+            for statistics in (12, 16):
+                chunk.pop(statistics, None)
 
     def render(self) -> bytes:
         """The bytes of the file."""
@@ -82,13 +98,49 @@ def set_field(struct: Struct, number: int, value: Any) -> None:
     struct[number] = struct[number][0], value
 
 
-def data_page(count: int, parts: Sequence[bytes]) -> Page:
-    """A data page of version 1 with plain values, which are ``count`` by its header."""
-    content = b"".join(parts)
-    compressed = zlib.compressobj(9, zlib.DEFLATED, 31)
-    body = compressed.compress(content) + compressed.flush()
-    facts = {1: (_I32, count), 2: (_I32, 0), 3: (_I32, 3), 4: (_I32, 3)}
-    return {1: (_I32, 0), 2: (_I32, len(content)), 3: (_I32, len(body)), 5: (_STRUCT, facts)}, body
+def data_page(count: int, parts: Sequence[bytes | int], *, dictionary: bool = False, codec: str = "gzip") -> Page:
+    """A data page of version 1, with ``count`` values by its header; a number among the parts is as many zero bytes.
+
+    The values are plain, or numbers of entries of a ``dictionary``.
+    """
+    body, length = _compressed(parts, codec)
+    facts = {1: (_I32, count), 2: (_I32, _RLE_DICTIONARY if dictionary else 0), 3: (_I32, 3), 4: (_I32, 3)}
+    return {1: (_I32, 0), 2: (_I32, length), 3: (_I32, len(body)), 5: (_STRUCT, facts)}, body
+
+
+def dictionary_page(count: int, parts: Sequence[bytes | int]) -> Page:
+    """A page with a dictionary."""
+    body, length = _compressed(parts, "gzip")
+    facts = {1: (_I32, count), 2: (_I32, 0)}
+    return {1: (_I32, _DICTIONARY_PAGE), 2: (_I32, length), 3: (_I32, len(body)), 7: (_STRUCT, facts)}, body
+
+
+def zeros(size: int) -> list[bytes | int]:
+    """A value of so many zero bytes."""
+    return [size.to_bytes(4, "little"), size]
+
+
+def indices(count: int) -> bytes:
+    """The first entry of a dictionary, for so many values."""
+    return b"\1" + varint(count << 1) + b"\0"
+
+
+def _compressed(parts: Sequence[bytes | int], codec: str) -> tuple[bytes, int]:
+    """Return the compressed bytes, and how many they become. Zeros are never all in memory with gzip."""
+    if codec != "gzip":
+        content = b"".join(bytes(part) if isinstance(part, int) else part for part in parts)
+        return pa.Codec(codec).compress(content, asbytes=True), len(content)
+    gzip = zlib.compressobj(9, zlib.DEFLATED, 31)
+    out, length, block = b"", 0, bytes(_ZEROS)
+    for part in parts:
+        if isinstance(part, bytes):
+            out += gzip.compress(part)
+            length += len(part)
+            continue
+        length += part
+        for begin in range(0, part, _ZEROS):
+            out += gzip.compress(block[: part - begin])
+    return out + gzip.flush(), length
 
 
 def levels(level: int, count: int) -> bytes:

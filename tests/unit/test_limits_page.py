@@ -33,6 +33,11 @@ def test_stated_limits_are_those_of_the_code() -> None:
         "files and folders of a dump": f"{limits.MOST_DUMP_FILES:,}, in {limits.MOST_DUMP_LEVELS} levels",
         "manifest of a dump": f"{limits.MOST_DUMP_MANIFEST_BYTES // mib} MiB",
         "footer of a Parquet file": footer,
+        "rows that kstate reads together": (
+            f"{limits.LEAST_EXPANDED_BYTES // mib // 1024} GiB decoded, or {limits.MOST_EXPANSION} times the size that "
+            "their footers state"
+        ),
+        "header of a page": f"{limits.MOST_PAGE_HEADER_BYTES // mib} MiB",
         "row group of a Parquet file": f"{limits.MOST_GROUP_ROWS:,} rows, within the bytes of the file",
     }
     assert {name: rows.get(name) for name in expected} == expected
