@@ -27,6 +27,7 @@ from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
 from kstate_cli.statedir.model import Application, Store
 from kstate_cli.statedir.names import CHECKPOINT, position_file, segment_folder, store_checkpoint, store_folder
+from kstate_cli.texts import plural
 
 Offsets = Mapping[TopicPartition, int]
 FIRST_SEGMENT = 0
@@ -94,7 +95,7 @@ class Keeping:
         # A task may have dozens of changelogs, and a terminal shows a step on one line.
         short = ""
         if len(offsets) > 1:
-            short = f"{len(offsets)} changelog offsets"
+            short = plural(len(offsets), "changelog offset")
         text = f"offsets: {offsets_text(offsets)}"
         return WriteFile(f"{self.task}/{name}", render(offsets), text, keep_time, short)
 

@@ -200,7 +200,7 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
             hint=(
                 f"only one of these sub-topologies is current. Specify it in kstate.toml ({option.SPEC}), for example:"
             ),
-            hint_details=table_lines(name, f"subtopology = {max(filter(None, numbers))}"),
+            hint_details=table_lines(name, f"subtopology = {max(number for number in numbers if number is not None)}"),
         )
 
 

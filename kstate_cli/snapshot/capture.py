@@ -76,6 +76,8 @@ class CapturedStore:
     """Bytes that the repository did not have before. Of a dry run: at most."""
     why_unknown: str | None = None
     """Why nothing shows its offset, such as a segment that nothing bounds; None if a restoration continues at it."""
+    needs_log: bool = False
+    """Its log, which was not read, may show its offset."""
 
     @property
     def is_usable(self) -> bool:
@@ -95,6 +97,8 @@ class CaptureReport:
     """Until when it can be restored without a dump, in ms since 1970; None if that is unknown, and for a dry run."""
     is_running: bool = False
     """The application was running."""
+    may_be_uncommitted: bool = False
+    """Tasks were skipped because their rows may be uncommitted, which is impossible under at-least-once."""
 
     @property
     def tasks(self) -> int:
@@ -126,7 +130,11 @@ def capture(
             earlier = EarlierFiles({})
             if exists:
                 earlier = EarlierFiles.of(repository, app_id, condemned_objects(repository))
-            return replace(_foreseen(planned, skipped, earlier), is_running=is_running)
+            return replace(
+                _foreseen(planned, skipped, earlier, log_is_read=request.read_log is not None),
+                is_running=is_running,
+                may_be_uncommitted=not cuts.uncommitted.isdisjoint(skipped),
+            )
         repository.create()
         # Before anything of the repository is read that this snapshot relies on: cleaners wait for its end.
         with intent_to_write(repository) as intent:
@@ -147,8 +155,12 @@ def capture(
             )
             intent.require()
             name = _publish(generation, repository)
-    reports = tuple(_report(task, store, copies.new_bytes) for task in whole for store in task.stores)
-    return CaptureReport(name, reports, skipped, generation.usable_until_ms, is_running)
+    log_is_read = request.read_log is not None
+    reports = tuple(
+        _report(task, store, copies.new_bytes, log_is_read=log_is_read) for task in whole for store in task.stores
+    )
+    uncommitted = not cuts.uncommitted.isdisjoint(skipped)
+    return CaptureReport(name, reports, skipped, generation.usable_until_ms, is_running, uncommitted)
 
 
 def _changed_tasks(
@@ -353,7 +365,9 @@ def _stored_database(
     )
 
 
-def _foreseen(planned: Iterable[PlannedTask], skipped: Mapping[str, str], earlier: EarlierFiles) -> CaptureReport:
+def _foreseen(
+    planned: Iterable[PlannedTask], skipped: Mapping[str, str], earlier: EarlierFiles, *, log_is_read: bool
+) -> CaptureReport:
     """Return the report of a dry run: properties of SSTs are read, and nothing else of them."""
     new_bytes: dict[Path, int] = {}
     reports = []
@@ -361,12 +375,15 @@ def _foreseen(planned: Iterable[PlannedTask], skipped: Mapping[str, str], earlie
         for store in task.stores:
             for file in store.files:
                 new_bytes[file.path] = new_bytes_at_most(file, earlier)
-            reports.append(_report(task, store, new_bytes))
+            reports.append(_report(task, store, new_bytes, log_is_read=log_is_read))
     return CaptureReport(None, tuple(reports), skipped)
 
 
-def _report(task: PlannedTask, planned: PlannedStore, new_bytes: Mapping[Path, int]) -> CapturedStore:
+def _report(
+    task: PlannedTask, planned: PlannedStore, new_bytes: Mapping[Path, int], *, log_is_read: bool
+) -> CapturedStore:
     files = list(planned.files)
+    unknown = next(iter(planned.why_unknown), None)
     return CapturedStore(
         task.name,
         planned.offsets.store.name,
@@ -375,5 +392,6 @@ def _report(task: PlannedTask, planned: PlannedStore, new_bytes: Mapping[Path, i
         len(files),
         sum(file.size for file in files),
         sum(new_bytes[file.path] for file in files),
-        next(iter(planned.why_unknown.values()), None),
+        None if unknown is None else planned.why_unknown[unknown],
+        needs_log=not log_is_read and unknown in planned.unflushed,
     )

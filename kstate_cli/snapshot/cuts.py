@@ -46,6 +46,7 @@ from kstate_cli.snapshot.rules import (
     UnflushedSegments,
     earlier_stores,
     never_flushed,
+    nothing_uncommitted,
     offset_of,
     why_not,
 )
@@ -95,6 +96,8 @@ class Cuts:
         self._filled: dict[Path, frozenset[str]] = {}
         self.failures: dict[Place, str] = {}
         """Databases of which no cut could be taken, and why. Of a running application the next attempt may succeed."""
+        self.uncommitted: set[str] = set()
+        """Tasks that may not be captured because their rows may be uncommitted under exactly-once."""
 
     def __enter__(self) -> Cuts:
         # One descriptor for each SST, until the last file is copied.
@@ -377,6 +380,8 @@ def _judged(
             # Up to 4.2 a topic that the topology no longer has is fatal in global/.checkpoint.
             reason = "the application's last run did not open this global store"
         if reason is not None:
+            if nothing_uncommitted(facts, store) is not None:
+                cuts.uncommitted.add(task.name)
             return f"{store.name}: {reason}"
         planned.append(_cut_store(cuts.app, task, offsets, earlier))
     return CutTask(resolved, tuple(planned))

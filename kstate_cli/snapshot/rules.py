@@ -129,24 +129,15 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         end = ending(database)
         if end is None:
-            return NO_STATUS
+            return "under exactly-once, its files do not show whether its rows are committed (releases up to 4.2)"
         if end is Ending.OPEN:
-            return OPEN_STATUS
+            return "its status is open, so it may contain uncommitted rows under exactly-once"
         if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
             # As for a closed directory: a run that was killed may have left the -4 of the start.
             return "it contains rows, but its offset is unknown (-4)"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
             return "one of its databases has neither an offset nor a status to show that it was closed"
     return None
-
-
-NO_STATUS: Final = "under exactly-once, its files do not show whether its rows are committed (releases up to 4.2)"
-OPEN_STATUS: Final = "its status is open, so it may contain uncommitted rows under exactly-once"
-
-
-def is_about_transactions(why: str) -> bool:
-    """Return whether a reason does not hold if the application runs with at-least-once."""
-    return why.endswith((NO_STATUS, OPEN_STATUS))
 
 
 def replay_gives_the_same(_facts: CutFacts, store: Store) -> str | None:
@@ -216,8 +207,6 @@ NEVER_FLUSHED: Final = (
 )
 NO_TIMES: Final = "a segment was never flushed, and the segment names do not show which records belong to it"
 NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
-NEEDS_LOG: Final = (NO_BOUND, NEVER_FLUSHED)
-"""The reasons that the log of a broker removes."""
 STATED_UNKNOWN: Final = "one of its databases records that its offset is unknown (-4)"
 
 

@@ -18,12 +18,14 @@ _NOUNS = (
 _PLURAL = re.compile(rf" (?:[a-z]+ )?(?:{_NOUNS})\b(?!/s)")
 _SEVERAL = {
     "cli/commands/diff.py": ("compared.unread", "compared.differing"),
+    "cli/views/barrier.py": ("self._hosts",),
     "cli/views/diff.py": ("hidden",),
     "cli/views/restore.py": ("without",),
     "cli/views/status.py": ("older",),
     "cli/commands/verify_dump.py": ("plural(",),
     "cli/commands/verify_snapshots.py": ("plural(",),
     "fleet/judge.py": ("len(hosts)",),
+    "formats/parquet_footer.py": ("len(leaves)",),
     "formats/kind_inference.py": ("len(sampled)",),
     "snapshot/generation_file.py": ("len(databases)",),
     "snapshot/places.py": ("len(fitting)",),

@@ -23,8 +23,15 @@ FORGOTTEN = {
     ("deadline.py", "_exit_codes"),
 }
 """What `tests.conftest.a_new_process` empties before each test."""
-LASTING = {("temporary.py", "_swept"), ("deadline.py", "_reports"), ("deadline.py", "_watchers")}
-"""By process id, and folder; set by `main`: true for as long as the process lives."""
+LASTING = {
+    ("temporary.py", "_swept"),
+    ("texts.py", "_base"),
+    ("formats/parquet_footer.py", "_NOTHING"),
+    ("dump_reader/parquet_file.py", "_CHECKED"),
+    ("deadline.py", "_reports"),
+    ("deadline.py", "_watchers"),
+}
+"""By process id, folder or digest; set by `main` or emptied by its block: true for as long as the process lives."""
 
 
 def test_module_state_is_listed() -> None:

@@ -55,9 +55,9 @@ class BarrierView:
                 names = f" ({missing_text(waiting)})"
             count = len(waiting.missing) + waiting.unknown
             say(
-                f"{count} of {self._hosts} hosts did not arrive within {self._timeout:g} s{names}. If you start the "
-                "application without these hosts, the other hosts also get the missing hosts' tasks and restore them "
-                "from the broker. To wait again, run the command again"
+                f"{count} of {plural(self._hosts, 'host')} did not arrive within {self._timeout:g} s{names}. "
+                "If you start the application without these hosts, the other hosts also get the missing hosts' tasks "
+                "and restore them from the broker. To wait again, run the command again"
             )
         return waiting
 

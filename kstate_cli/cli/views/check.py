@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli.check.findings import NOTHING, Finding, FindingCode, Level, Outcome, Records
+from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, print_prose, safe, say, table
 from kstate_cli.clock import duration_text, utc_text
@@ -225,7 +225,7 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
     # Findings with the same hints share them: a running application has one hint for all of its findings.
     codes: dict[tuple[str, ...], list[str]] = {}
     for alike in groups:
-        hints = tuple(hint for hint in dict.fromkeys(finding.hint for finding in alike) if hint != NOTHING)
+        hints = tuple(dict.fromkeys(finding.hint for finding in alike if finding.has_action))
         codes.setdefault(hints, []).append(alike[0].code.name)
     codes.pop((), None)
     if not codes:

@@ -141,7 +141,7 @@ def _short_rows(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
         alike = list(group)
         path = alike[0].path
         if len(alike) > 1:
-            path = f"{place} ({len(alike)} segments)"
+            path = f"{place} ({plural(len(alike), 'segment')})"
         rows.append((name, path, text))
     return rows
 

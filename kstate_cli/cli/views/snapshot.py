@@ -11,7 +11,6 @@ from kstate_cli.cli.columns import Column
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
-from kstate_cli.snapshot.rules import NEEDS_LOG, is_about_transactions
 from kstate_cli.texts import command, plural, size_text, some
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _next_step(report: CaptureReport, out: str) -> str:
     if not report.is_running:
         return f"to see what to do about skipped tasks, run {command('check', app, option.FOR, 'RELEASE')}"
     condition = ""
-    if any(map(is_about_transactions, report.skipped.values())):
+    if report.may_be_uncommitted:
         condition = f"if the application runs with at-least-once, pass {option.GUARANTEE} at_least_once. Otherwise, "
     again = command("snapshot", app, option.OUT, out)
     return f"{condition}to capture all tasks, stop the application, then run {again}"
@@ -63,10 +62,10 @@ def _next_step(report: CaptureReport, out: str) -> str:
 
 def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
     """Yield what a restoration must know of the snapshot, and which older ones expire."""
-    for why, stores in _unusable(report).items():
+    for (why, needs_log), stores in _unusable(report).items():
         names = some(stores, _MOST_NAMES)
         remedy = "stop the application, then take the snapshot again"
-        if why in NEEDS_LOG:
+        if needs_log:
             remedy = f"pass {option.BOOTSTRAP_SERVER} HOST:PORT"
         yield (
             f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store. To prevent this, "
@@ -88,12 +87,12 @@ def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
         yield f"kstate has not deleted the expired snapshots yet, because {expiry.obstacle.value}"
 
 
-def _unusable(report: CaptureReport) -> dict[str, list[str]]:
-    """Return reason -> stores whose offset is unknown."""
-    stores: dict[str, list[str]] = {}
+def _unusable(report: CaptureReport) -> dict[tuple[str, bool], list[str]]:
+    """Return the reason, and whether the log may help -> stores whose offset is unknown."""
+    stores: dict[tuple[str, bool], list[str]] = {}
     for store in report.stores:
         if store.why_unknown is not None:
-            stores.setdefault(store.why_unknown, []).append(f"{store.task}/{store.store}")
+            stores.setdefault((store.why_unknown, store.needs_log), []).append(f"{store.task}/{store.store}")
     return stores
 
 

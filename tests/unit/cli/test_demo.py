@@ -32,7 +32,9 @@ def test_commands_of_the_demo_run_in_the_directory_that_its_last_line_creates(
     """No line is longer than 80 columns because of a temporary folder, and each command can be pasted."""
     result = kstate_here("demo")
     monkeypatch.chdir(tmp_path)
-    commands = [line[line.index("kstate ") :] for line in result.err.splitlines() if re.search(r": kstate ", line)]
+    commands = [
+        line[line.index(": kstate ") + 2 :] for line in result.err.splitlines() if re.search(r": kstate ", line)
+    ]
     assert commands and "kstate-demo" not in result.out + result.err
     (create,) = [line for line in commands if "examples" in line]
     for line in (create, *(line for line in commands if line is not create)):
