@@ -145,6 +145,8 @@ def _records(
     for row in rows:
         lines += _lines(columns[:count], [row[:count]], widths[:count], rule)[2:]
         for column, cell in zip(columns[count:], row[count:], strict=True):
+            if not any(cell):
+                continue
             label = f"{_INDENT}{column.name}: "
             for line in cell:
                 for piece in _pieces(line, max(width - len(label), _LEAST), column.fold):

@@ -244,7 +244,7 @@ def _holder(table: LockTable, path: Path) -> int | None:
     return None if _usual_holder(table, path) is None else _PID
 
 
-def _silent_bar(text: str, amount: ProgressColumn) -> Progress:
+def silent_bar(text: str, amount: ProgressColumn) -> Progress:
     """A bar that is never drawn: it would come and go."""
     return Progress(text, amount, console=output.console(stderr=True), disable=True)
 
@@ -260,7 +260,7 @@ def screen(state: Path, command: tuple[str, ...], width: int, height: int, varia
         _environment({"COLUMNS": str(width), "LINES": str(height), **variables}),
         patch.object(sys, "argv", ["kstate", *paths]),
         patch.object(clock, "now", lambda: NOW),
-        patch.object(plan, "progress_bar", _silent_bar),
+        patch.object(plan, "progress_bar", silent_bar),
         patch.object(socket, "gethostname", lambda: "host-1"),
         patch.object(LockTable, "holder", _holder),
         # The line about what takes long: whether it comes depends on how busy this host is.

@@ -258,6 +258,7 @@ def _planned_text(outcome: RoundOutcome) -> str:
 
 
 def _written_text(outcome: RoundOutcome) -> str:
-
+    if not outcome.records and not outcome.files:
+        return f"the logs have no new records. Generation {outcome.generation} records this"
     amount = f"{plural(outcome.records, 'record')} ({size_text(outcome.size or 0)})"
-    return f"kstate wrote {amount} to {plural(outcome.files, 'new file')} of generation {outcome.generation}"
+    return f"kstate wrote {amount} to {plural(outcome.files, 'new file')} in generation {outcome.generation}"

@@ -167,7 +167,7 @@ def _check(
     if refusal is not None:
         raise refusal
     if plan is not None:
-        show_plan(request, plan, results)
+        show_plan(request, plan, conditions, results)
     elif end is not None:
         show_end(request, end, None, results)
     return EXIT_OK

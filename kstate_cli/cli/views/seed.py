@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, table
 from kstate_cli.cli.views.plan import Meter, count_unit
 from kstate_cli.seed.execution import Watcher
+from kstate_cli.seed.journal import undo_command
 from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
@@ -64,13 +66,18 @@ class SeedProgress(Watcher):
 
 def show_conditions(conditions: Sequence[Condition], results: Output[SeedLine]) -> None:
     """Print every condition of a run and its state."""
-    results.show(condition_lines(conditions), lambda: print_conditions(conditions))
+
+    def show() -> None:
+        print_conditions(conditions)
+        print_line("")
+
+    results.show(condition_lines(conditions), show)
 
 
 def print_conditions(conditions: Sequence[Condition]) -> None:
     """Print every condition and its state as a table."""
     rows = [(condition.name, condition.state, condition.why or "") for condition in conditions]
-    table(None, ("condition", "state", "reason"), rows)
+    table(None, ("condition", "state", Column("reason", fold=Fold.WORDS)), rows)
 
 
 def condition_lines(conditions: Sequence[Condition]) -> Iterator[SeedConditionLine]:
@@ -84,12 +91,16 @@ def condition_lines(conditions: Sequence[Condition]) -> Iterator[SeedConditionLi
         }
 
 
-def show_plan(request: SeedRequest, plan: SeedPlan, results: Output[SeedLine]) -> None:
-    """Print what a run would do."""
+def show_plan(request: SeedRequest, plan: SeedPlan, conditions: Sequence[Condition], results: Output[SeedLine]) -> None:
+    """Print what a run would do, and how many conditions are met."""
     results.show(_lines(request, plan, None, None), partial(_print_topics, plan, {}))
     _say_notes(plan, results)
     amount = f"{plural(len(plan.topics), 'topic')}, {plural(plan.records, 'record')}"
-    results.remark(f"dry run: {amount}. {_offsets_text(plan)}. kstate has written nothing")
+    met = sum(condition.state == "met" for condition in conditions)
+    state = f"{met} of {plural(len(conditions), 'condition')} met"
+    if met < len(conditions):
+        state += ", the others unknown"
+    results.remark(f"dry run: {state}; {amount}. {_offsets_text(plan)}. kstate has written nothing")
 
 
 def show_outcome(
@@ -107,6 +118,8 @@ def show_outcome(
         f"{_offsets_text(plan)}"
     )
     _say_restored(restored, results)
+    undo = undo_command(request.journal, request.target.bootstrap)
+    results.remark(f"next: start {request.app}. To delete its new topics instead, run {undo}")
 
 
 def show_end(
