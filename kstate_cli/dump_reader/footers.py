@@ -16,7 +16,7 @@ from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import NEW_DUMP, Damage, DumpError, printable
-from .location import ListedFile
+from .location import ListedFile, is_here
 from .manifest import Manifest, ManifestFile
 from .model import Piece, Slice
 from .pages import Expansion
@@ -272,6 +272,30 @@ def require_within(bounds: Mapping[str, tuple[Any, Any]], table: pa.Table, path:
             )
 
 
+def require_place(key: TopicPartition, table: pa.Table, path: str, index: int) -> None:
+    """Raise DumpError if rows of a row group are not of a topic-partition. Topics may be dictionaries."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, value in (("topic", key.topic), ("partition", key.partition)):
+        if name not in table.column_names:
+            continue
+        for chunk in table.column(name).chunks:
+            if name == "topic":
+                # Usually the dictionary has a single entry, and no row needs to be read.
+                is_proved = pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1
+                values = chunk.dictionary if is_proved else pc.unique(chunk)
+                contents = {text.decode() if isinstance(text, bytes) else text for text in values.to_pylist()}
+            else:
+                contents = set(pc.min_max(chunk).as_py().values())
+            if chunk.null_count or (len(chunk) and contents != {value}):
+                raise DumpError(
+                    f"the statistics of row group {index} are wrong: it has rows whose {name} is not {value}",
+                    where=printable(path),
+                    hint=NEW_DUMP,
+                )
+
+
 def require_headers(group: Any, count: int, path: str, index: int) -> None:
     """Raise DumpError unless a row group has ``count`` headers, where a row without a header counts as one.
 
@@ -513,6 +537,7 @@ class OpenFiles:
         self._filesystem = filesystem
         self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
         self._expansion = Expansion(filesystem)
+        self._placed: set[tuple[str, tuple[int, ...]]] = set()
 
     def __enter__(self) -> OpenFiles:
         return self
@@ -523,15 +548,34 @@ class OpenFiles:
         while self._open:
             self._open.popitem()[1].close(force=True)
 
-    def to_read(self, piece: Piece, columns: Collection[str]) -> pq.ParquetFile:
+    def to_read(self, part: Slice, piece: Piece, columns: Collection[str]) -> pq.ParquetFile:
         """Return the file of a piece, of which the columns are then read.
 
-        Raises DumpError if it is not the file with which the dump was opened, or if these columns of all pieces expand
-        to far more than the footers state.
+        Raises DumpError if it is not the file with which the dump was opened, if these columns of all pieces expand to
+        far more than the footers state, or if rows are of another topic-partition than the slice.
         """
         parquet = self.get(piece)
         self._expansion.require(parquet, piece.path, piece.row_groups, columns, piece.bytes)
+        # Of the readings of a slice, only one has the keys. Rows of a mixed piece are selected by their place.
+        if "key" in columns and not piece.mixed:
+            self._require_place(TopicPartition(part.topic, part.partition), parquet, piece)
         return parquet
+
+    def _require_place(self, key: TopicPartition, parquet: pq.ParquetFile, piece: Piece) -> None:
+        """Raise DumpError unless all rows of a piece are of a topic-partition, as its statistics claim."""
+        # In a bucket these columns would be two more requests for each row group.
+        if not is_here(self._filesystem):
+            return
+        place = (piece.path, piece.row_groups)
+        names = [name for name in _PLACE if name != "offset" and name in parquet.schema_arrow.names]
+        if not names or place in self._placed:
+            return
+        self._placed.add(place)
+        # As a dictionary, a topic takes four bytes for each row.
+        with open_parquet(self._filesystem, piece.path, ["topic"], parquet.metadata) as file:
+            for index in piece.row_groups:
+                for table in row_batches(file, piece.path, _ROWS_AT_ONCE, [index], names):
+                    require_place(key, table, piece.path, index)
 
     def get(self, piece: Piece) -> pq.ParquetFile:
         """Return the file of a piece. Raises DumpError if it is not the file with which the dump was opened."""

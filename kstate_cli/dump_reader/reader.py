@@ -118,7 +118,7 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
         yield from _batches(part, piece, names, files)
         return
     try:
-        table = read_rows(files.to_read(piece, names), piece.path, piece.row_groups, names)
+        table = read_rows(files.to_read(part, piece, names), piece.path, piece.row_groups, names)
         offsets = _canonical(table, ["offset"], piece)
         numbers = _offsets(offsets)
         low, high = int(numbers.min()), int(numbers.max())
@@ -148,7 +148,7 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
         select.append("offset")
     try:
         read = [*names, *select]
-        for file_rows in row_batches(files.to_read(piece, read), piece.path, rows, piece.row_groups, read):
+        for file_rows in row_batches(files.to_read(part, piece, read), piece.path, rows, piece.row_groups, read):
             own = _own_rows(file_rows, part, select)
             _require_offsets_of(piece, file_rows, own)
             mask = _mask(file_rows, part, piece, own)

@@ -146,25 +146,45 @@ def test_contradictory_footers(tmp_path: Path, change: Callable[[Crafted], None]
 def test_verification_compares_rows_with_their_statistics(
     tmp_path: Path, column: str, highest: bytes, lowest: bytes, wrong: Any
 ) -> None:
-    """A restoration trusts them: it does not read the topic of each row."""
+    path = tmp_path / "a.parquet"
+    path.write_bytes(with_statistics(column, highest, lowest, wrong))
+    dump = files_of_dump(str(tmp_path))
+    (finding,) = verify_files(dump.uri, dump.files)
+    assert f"the statistics of row group 0 are wrong: it has rows whose {column} is not in" in finding.message
+    path.write_bytes(crafted().render())
+    assert not verify_files(dump.uri, dump.files)
+
+
+def with_statistics(column: str, highest: bytes, lowest: bytes, wrong: Any, **options: Any) -> bytes:
+    """A file whose statistics of a column have these bounds; ``wrong``: the value of one of its rows."""
     table = TABLE
     if wrong is not None:
         at = TABLE.schema.get_field_index(column)
         cells = TABLE.column(column).to_pylist()
         cells[7] = wrong
         table = TABLE.set_column(at, TABLE.schema.field(at), pa.array(cells, TABLE.schema.field(at).type))
-    file = Crafted.of_table(table, row_group_size=GROUP)
+    file = Crafted.of_table(table, row_group_size=GROUP, **options)
     statistics = file.chunk(column)[12][1]
     for number, value in ((1, highest), (2, lowest), (5, highest), (6, lowest)):
         if number in statistics:
             set_field(statistics, number, value)
+    return file.render()
+
+
+@pytest.mark.parametrize("read", [read_at_once, read_in_batches])
+@pytest.mark.parametrize("dictionary", [True, False, ["topic"]])
+@pytest.mark.parametrize(("column", "bound", "wrong"), [("topic", A.encode(), B), ("partition", bytes(4), 1)])
+def test_a_restoration_compares_the_place_of_rows_with_their_statistics(
+    tmp_path: Path, column: str, bound: bytes, wrong: Any, dictionary: Any, read: Callable[[Slice], pa.Table]
+) -> None:
+    """A record of another partition would become a row of the store."""
     path = tmp_path / "a.parquet"
-    path.write_bytes(file.render())
-    dump = files_of_dump(str(tmp_path))
-    (finding,) = verify_files(dump.uri, dump.files)
-    assert f"the statistics of row group 0 are wrong: it has rows whose {column} is not in" in finding.message
-    path.write_bytes(crafted().render())
-    assert not verify_files(dump.uri, dump.files)
+    path.write_bytes(with_statistics(column, bound, bound, wrong, use_dictionary=dictionary))
+    with pytest.raises(DumpError, match=f"it has rows whose {column} is not") as caught:
+        read(whole(open_dump(tmp_path)))
+    assert caught.value.where == str(path)
+    path.write_bytes(with_statistics(column, bound, bound, None, use_dictionary=dictionary))
+    assert read(whole(open_dump(tmp_path))).num_rows == ROWS
 
 
 def test_verification_counts_headers(tmp_path: Path) -> None:
