@@ -135,8 +135,11 @@ def _counts(report: Report) -> str:
 
 
 def _headline(release: str, report: Report, start: Start) -> str:
-    effect = f"{release}: {verdict(report.predictions)}"
     stores = report.predictions
+    restoring = {(store.outcome, store.or_else) for store in stores if store.outcome in _RESTORED}
+    # The text about the start has the number of records of all stores.
+    is_stated = bool(start.text) and len(restoring) == 1
+    effect = f"{release}: {verdict(stores, with_records=not is_stated)}"
     if stores and all(store.outcome is Outcome.OPENS and store.or_else is None for store in stores):
         all_of_them = f"all {plural(len(stores), 'store')}" if len(stores) > 1 else "the store"
         effect = f"{release} opens {all_of_them}"
@@ -259,8 +262,11 @@ def worst_of(findings: Iterable[Finding]) -> Finding | None:
     return min(findings, key=lambda finding: order.index(finding.level), default=None)
 
 
-def verdict(predictions: Iterable[Prediction]) -> str:
-    """Return the effect of the start in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
+def verdict(predictions: Iterable[Prediction], *, with_records: bool = True) -> str:
+    """Return the effect of the start in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``.
+
+    ``with_records`` adds the numbers of records to restore.
+    """
     # Stores are grouped by both outcomes: one that may be wiped is different from one that is.
     by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
     for prediction in predictions:
@@ -275,7 +281,10 @@ def verdict(predictions: Iterable[Prediction]) -> str:
         Outcome.WIPED,
     ]
     first = sorted(by_outcome, key=lambda key: order.index(key[0]) if key[0] in order else len(order))
-    parts = [_of_outcome(outcome, or_else, by_outcome[outcome, or_else]) for outcome, or_else in first]
+    parts = [
+        _of_outcome(outcome, or_else, by_outcome[outcome, or_else], with_records=with_records)
+        for outcome, or_else in first
+    ]
     return ", ".join(parts) or "the directory has no stores"
 
 
@@ -296,7 +305,7 @@ _SENTENCES: Final = {
 """An outcome of one store, and of several; the others depend on tasks."""
 
 
-def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Prediction]) -> str:
+def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Prediction], *, with_records: bool) -> str:
     """Return what happens to stores with the same outcome: ``3 stores restore everything (at most 40 records)``."""
     tasks = list(dict.fromkeys(prediction.task for prediction in alike))
     names = some(tasks, _MAX_LISTED)
@@ -321,7 +330,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
         case _:
             sentence, sentences = _SENTENCES[outcome]
             text = sentence if len(alike) == 1 else sentences.format(count=len(alike))
-    if outcome in _RESTORED:
+    if outcome in _RESTORED and with_records:
         text += _altogether(alike)
     if or_else is not None:
         text += f" or {_or_else(or_else, len(tasks), many=many)} ({_decides(alike)})"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kstate_cli
 from kstate_cli.cli.columns import Column, Fold, fold_message, fold_words, lay_out, width_of
 from kstate_cli.cli.views.stores import short_kind
 from kstate_cli.formats.store_kinds import store_kinds
+from tests import syntax
 
 NAMES = st.text("abcdefgh-状態ストア店", min_size=1, max_size=30)
 STORES = (Column("task"), Column("store"), Column("kind", spare=1), Column("size", right=True), Column("SST", spare=2))
@@ -131,3 +136,28 @@ def test_a_sentence_about_kstate_is_folded_as_any_other(text: str, verb: str, wi
     assert " ".join(line.strip() for line in lines) == sentence
     assert all(width_of(line) <= width for line in lines)
     assert fold_message(f"kstate --version {text}", 16) == [f"kstate --version {text}"]
+
+
+def test_an_empty_cell_has_no_line_below_its_row() -> None:
+    columns = (Column("path"), Column("reason", fold=Fold.WORDS))
+    rows = [[["0_0/a-long-path"], [""]], [["0_1/a-long-path"], ["x" * 30]]]
+    laid = lay_out(columns, rows, width=40, rule="-")
+    assert laid.lines[2:] == ("0_0/a-long-path", "0_1/a-long-path", f"    reason: {'x' * 30}")
+
+
+_SENTENCES = frozenset({"reason", "why", "what", "message", "note", "stays", "finding text"})
+"""Names of columns whose cells are sentences."""
+
+
+def test_columns_with_sentences_are_folded() -> None:
+    """A column without a declaration is never folded: its sentences would be wider than the terminal."""
+    root = Path(kstate_cli.__file__).parent
+    unfolded = [
+        f"{path.relative_to(root)}:{name.lineno}: {name.value}"
+        for path in root.rglob("*.py")
+        for call in syntax.nodes(path)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "table" and len(call.args) > 1
+        for name in getattr(call.args[1], "elts", ())
+        if isinstance(name, ast.Constant) and name.value in _SENTENCES
+    ]
+    assert not unfolded
