@@ -19,7 +19,7 @@ from .seeding import Source, delete_topics, records_of
 from .support import kstate
 from .test_seed_topics import conditions, write_count_spec
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.rotating(4)]
 
 _names = itertools.count(1)
 OF_A_RUN = ("topics-present", "topics-unused", "offsets-committed")
