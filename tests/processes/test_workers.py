@@ -148,8 +148,10 @@ def write_later(path: str) -> int:
 
 
 def fail_or_write(path: str) -> int:
-    """The one job fails once the other has begun."""
+    """The one job fails once the other has begun, which writes later than the test has seen the failure."""
     if not path.endswith("fails"):
+        Path(f"{path}.begun").touch()
+        _until(lambda: Path(f"{path}.failed").exists())
         return write_later(path)
     _until(lambda: Path(path).with_name("late.begun").exists())
     raise Refused("it fails", hint="none")
@@ -161,6 +163,7 @@ def test_after_a_stop_no_job_in_a_thread_writes(tmp_path: Path) -> None:
         with pytest.raises(Refused):
             list(workers.map(fail_or_write, [str(tmp_path / "fails"), str(late)]))
         assert not late.exists(), "the error is told at once"
+        late.with_name("late.failed").touch()
         workers.stop()
         assert late.exists()
 
