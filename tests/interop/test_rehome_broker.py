@@ -113,7 +113,7 @@ def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_pat
         assert rehome.status == 1 and "has 1 member" in str(warnings(rehome)), rehome.report
         good(running.finish())
     # Streams leaves no group: what was closed may be a member until its session has timed out.
-    rehome = world.rehome("--wait", "90")
+    rehome = world.rehome("--wait", "600")
     assert (rehome.status, warnings(rehome)) == (0, []), rehome.report
     assert kstate("undo", world.directory).status == 0
 

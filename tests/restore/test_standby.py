@@ -380,7 +380,7 @@ def test_following(pair: Pair) -> None:
     try:
         assert rounds_of(process)["records"] == 800
         for _ in range(3):
-            with application_lock(pair.app, 20):
+            with application_lock(pair.app, 300):
                 pass
             pair.more()
             assert rounds_of(process)["records"] == 80
@@ -399,7 +399,7 @@ def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
     process = start(pair, "--follow", "0.2")
     try:
         rounds_of(process)
-        with application_lock(pair.app, 20):
+        with application_lock(pair.app, 300):
             touch_checkpoint(pair.app)
         pair.more()
         _, err = process.communicate(timeout=300)
