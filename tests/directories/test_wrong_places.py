@@ -114,6 +114,8 @@ def _words(command: str, metavar: str, option: str | None, path: Path, places: d
         options = {**options, option: path}
         if command == "ls":
             options = {**options, "--spec": None}
+        if option == "--seed-from":
+            options = {"--seed-to": "new", "--bootstrap-server": "127.0.0.1:1", option: path}
         if command == "rehome":
             text = places["topology"]
             options = {"--topology": text, "--from": text, "--for": "4.3", "--dry-run": None, option: path}
