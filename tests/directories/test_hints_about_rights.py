@@ -69,7 +69,9 @@ def test_a_state_dir_of_root(app: Path) -> None:
     process = _kstate("migrate", app, "--to", "4.2", as_root=False)
     assert process.returncode == 4, process.stderr
     assert "Run the command as root, and the files keep their owners" in process.stderr
-    (right, place) = re.findall(r"or grant \S+ \S* ?the permission ([rwx]+) on (\S+)", process.stderr.replace("user ", ""))[0]
+    (right, place) = re.findall(
+        r"or grant \S+ \S* ?the permission ([rwx]+) on (\S+)", process.stderr.replace("user ", "")
+    )[0]
     assert Path(place) == app.parent
 
     result = _kstate("migrate", app, "--to", "4.2", as_root=True)
