@@ -6,12 +6,15 @@ Opening a FIFO waits for its writer, opening a device may act, and a file that i
 fill the disk in a damaged one. A file that the user names may be a FIFO all the same: a shell passes one for ``<(…)``
 (:func:`read_given`).
 
+A directory outside the state directory gets a durable name (:func:`make_durable_directory`).
+
 A file outside the state directory is replaced by a rename (:func:`replace_text`), so no reader ever gets a part of it.
 Its new text is written to a name that follows from the old one: the next command overwrites what a killed one left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import grp
@@ -172,12 +175,34 @@ def _replace(path: Path, text: str, mode: int) -> None:
             os.fsync(file.fileno())
             os.replace(new, path)
         break
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    # Now the entry: without it a crash may bring the old file back.
+    _sync_names(path.parent)
+
+
+def make_durable_directory(path: Path, mode: int) -> None:
+    """Create a directory and its missing parents, and make their names durable. Raise OSError.
+
+    ``mode`` is that of the last directory only, as in ``os.makedirs``.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    os.makedirs(path, mode, exist_ok=True)
+    # Each new name is in the directory above: without its fsync a power failure may lose everything below the name.
+    for folder in missing:
+        _sync_names(folder.parent)
+    if not missing:
+        # The process that created the directory may have died before it synced the name. If this user may not do it,
+        # another user has created the directory.
+        with contextlib.suppress(OSError):
+            _sync_names(path.parent)
+
+
+def _sync_names(folder: Path) -> None:
+    """Make the names in a directory durable. Raise OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # Now the entry: without it a crash may bring the old file back.
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

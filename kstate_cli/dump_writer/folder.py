@@ -43,7 +43,7 @@ from kstate_cli.dump_writer.writing import (
 )
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.regular_files import DENIED, access_hint, kind_of
+from kstate_cli.regular_files import DENIED, access_hint, kind_of, make_durable_directory
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.texts import printable, some
 
@@ -105,7 +105,7 @@ class FolderStore:
         """Create the folder if it is missing, and try the operations of a commit. Raises Refused and OSError."""
         folder = self.path
         # The mode is for a new folder only: an existing one keeps the mode that its user chose.
-        os.makedirs(folder, OWN_FOLDER, exist_ok=True)
+        make_durable_directory(Path(os.path.realpath(folder)), OWN_FOLDER)
         probe = os.path.join(folder, new_manifest(0, run))
         linked = os.path.join(folder, new_manifest(1, run))
         try:

@@ -331,18 +331,24 @@ class OutFolder:
             # of both.
             for name in [MANIFEST] * (MANIFEST in os.listdir(self.out)) + before:
                 os.unlink(self.out / name)
+                if name == MANIFEST:
+                    # Otherwise a power failure may lose the removal, but keep later changes of the files.
+                    _sync(self.out)
             for name, attempt in names.items():
                 renamed.append(name)
                 os.rename(self.folder / attempt, self.out / name)
-            # The names must be durable before the manifest that lists them.
+            # The names must be durable before the manifest that lists them, here and where they were before.
             _sync(self.out)
+            _sync(self.folder)
             os.rename(self.folder / MANIFEST, self.out / MANIFEST)
         except BaseException:
             for name in renamed:
                 (self.out / name).unlink(missing_ok=True)
             raise
-        # Makes the name of the manifest durable too: only now the export survives a crash of the host.
-        _sync(self.out)
+        # Makes the name of the manifest durable too, and those of new folders: only now the export survives a crash of
+        # the host.
+        for folder in (self.out, self.folder, *(created.parent for created in self._created)):
+            _sync(folder)
         # Created folders are not removed any more, because they have files now.
         self._created.clear()
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final
 from kstate_cli.change import nofollow
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused, naming
-from kstate_cli.regular_files import DENIED, access_hint, kind_of
+from kstate_cli.regular_files import DENIED, access_hint, kind_of, make_durable_directory
 from kstate_cli.snapshot.repository import (
     CONDEMNED,
     FOLDERS,
@@ -108,9 +108,7 @@ class FolderRepository(Repository):
             raise Refused(f"{self.path}/{error.path}: {error.why}", hint="move it away") from None
 
     def _create(self) -> None:
-        if not self.path.is_dir():
-            os.makedirs(self.path, _OWN_FOLDER, exist_ok=True)
-            sync_directory(self.path.parent)
+        make_durable_directory(self.path, _OWN_FOLDER)
         for folder in FOLDERS:
             self._make_folder(folder)
         # The marker comes after the folders are durable: a place with a marker can be written to and read.

@@ -60,6 +60,16 @@ class PowerFailure:
         return tree
 
 
+def durable_part(recording: Recording) -> Tree:
+    """Return the directory that every power failure after the last operation leaves at least."""
+    durable = _durable(recording.operations)
+    names = [at for at, operation in enumerate(recording.operations) if isinstance(operation, Names)]
+    tree = recording.before.copy()
+    for at in sorted(durable | _with_earlier(recording.operations, names, durable.intersection(names))):
+        tree.apply(recording.operations[at])
+    return tree
+
+
 def draw(recording: Recording, order: str, generator: random.Random) -> PowerFailure:
     """Draw a moment: the end, next to a rename or a synchronization, in the last part of the command, or any."""
     count = len(recording.operations)

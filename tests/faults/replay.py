@@ -20,9 +20,13 @@ import signal
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from kstate_cli.export.files import MANIFEST as EXPORT_MANIFEST
 
 from .case import Case, Sweep
 from .cases import DOWN, IN_PARTS, SMALLEST
@@ -42,8 +46,6 @@ _NAMES = (
     "restore-resumed-4.2-customers rehome-half-4.2"
 )
 CASES = {case.name: case for case in (*SMALLEST, *IN_PARTS, *RESTORED_IN_PARTS) if case.name in _NAMES.split()}
-SNAPSHOTS = {"snapshot-first": 0, "snapshot-second": 1}
-"""So many snapshots are in the repository before."""
 _KILLED = Ended(-signal.SIGKILL, "")
 _COMPLETED = Ended(0, "")
 
@@ -110,45 +112,81 @@ class Directory:
         return self._meanings[digest]
 
 
-class Repository:
-    """Replays a snapshot into a repository that has none yet, or one of an application with other stores."""
+class Output(ABC):
+    """Replays a command that writes versions of something to a folder, which is not an application directory."""
 
-    def __init__(self, before: int, kstate: Kstate, folder: Path) -> None:
+    def __init__(self, kstate: Kstate, folder: Path, before: int) -> None:
+        """Write `before` versions, and record the next one."""
         self.kstate = kstate
-        self.disk = folder / "disk"
+        self.disk = (folder / "disk").resolve()
         self.disk.mkdir(parents=True)
-        self.path = self.disk / "repository"
-        apps = [
-            small(DOWN.golden, folder / name / "state", STORES[at : at + 2])
-            for at, name in ((0, "first"), (2, "second"))
-        ]
-        self.app = apps[1]
+        # The command creates two folders.
+        self.path = self.disk / "backup" / "output"
+        self.folder = folder
         self.before = before
-        if before:
-            self._take(apps[0])
-        self.recording = record(kstate, self.app, ("snapshot", "--out", str(self.path), "--quiet"), self.disk.resolve())
+        self.prepare()
+        for number in range(before):
+            ended = self.write(number)
+            assert ended.status == 0, ended.output
+        tree = Tree.read(self.disk)
+        with self.tracing():
+            ended = self.write(before)
+        assert ended.status == 0, ended.output
+        self.recording = read_operations(ended.traced, tree, self.disk)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Create what the command reads."""
+
+    @abstractmethod
+    def write(self, number: int) -> Ended:
+        """Run the command."""
+
+    def tracing(self) -> AbstractContextManager[object]:
+        """Return the context in which strace is attached."""
+        return self.kstate.under(*STRACE_OPTIONS)
+
+    @abstractmethod
+    def versions(self) -> tuple[int, list[str]]:
+        """Return the number of versions, and what is wrong with them."""
 
     def judge(self, tree: Tree, *, has_ended: bool, turn: int) -> tuple[str, list[str]]:
-        """Return whether the snapshot exists, and what is wrong; the next snapshot must be added."""
+        """Return whether the version exists, and what is wrong with it or with the next one."""
         shutil.rmtree(self.disk)
-        tree.write(self.disk.resolve())
-        count, wrong = self._verified()
-        expected = {self.before + 1} if has_ended else {self.before, self.before + 1}
-        if count not in expected:
-            wrong.append(f"{count} snapshots instead of {sorted(expected)}")
-        wrong += self._take(self.app)
-        after, more = self._verified()
-        wrong += more
-        if after != count + 1:
-            wrong.append(f"{after} snapshots after the next one")
-        return "old" if count == self.before else "new", wrong
+        tree.write(self.disk)
+        count, wrong = self.versions()
+        if has_ended and count != self.before + 1:
+            wrong.append(f"the command ended with 0, and there are {count} versions")
+        wrong += self.counts(count) + defects(ended := self.write(turn % 2))
+        if ended.status:
+            wrong.append(f"the next one: exit {ended.status}: {ended.output[-800:]}")
+        return "new" if count == self.before + 1 else "old", wrong + self.after(count, turn % 2)
 
-    def _take(self, app: Path) -> list[str]:
-        ended = self.kstate(app, ("snapshot", "--out", str(self.path), "--quiet"))
-        return [] if ended.status == 0 else [f"snapshot: exit {ended.status}: {ended.output[-800:]}"]
+    def counts(self, count: int) -> list[str]:
+        """Return what is wrong with the number of versions before the command has ended."""
+        return [] if count in (self.before, self.before + 1) else [f"{count} versions"]
 
-    def _verified(self) -> tuple[int, list[str]]:
-        """Verify each byte of the repository; return the number of its snapshots, and a failure."""
+    def after(self, count: int, number: int) -> list[str]:
+        """Return what is wrong after the next version, whose number is also that of its input."""
+        now, wrong = self.versions()
+        return wrong if now == count + 1 else [*wrong, f"{now} versions after the next one"]
+
+
+class Repository(Output):
+    """Replays the first snapshot of a repository, or one of an application with other stores."""
+
+    def prepare(self) -> None:
+        """Create two applications."""
+        self.apps = [
+            small(DOWN.golden, self.folder / str(at) / "state", STORES[2 * at : 2 * at + 2]) for at in range(2)
+        ]
+
+    def write(self, number: int) -> Ended:
+        """Take a snapshot."""
+        return self.kstate(self.apps[number], ("snapshot", "--out", str(self.path), "--quiet"))
+
+    def versions(self) -> tuple[int, list[str]]:
+        """Verify each byte of the repository."""
         count = len(list((self.path / "generations").glob("2*.json")))
         if not count:
             return 0, []
@@ -156,13 +194,58 @@ class Repository:
         return count, [] if ended.status == 0 else [f"verify-snapshots: exit {ended.status}: {ended.output[-800:]}"]
 
 
-Subject = Directory | Repository
+class Export(Output):
+    """Replays an export into a new folder, or over an older export: then no export is complete for a while."""
+
+    def prepare(self) -> None:
+        """Create the application, and both exports in another place."""
+        self.app = small(DOWN.golden, self.folder / "state", STORES[:1])
+        self.contents: dict[int, dict[str, bytes]] = {}
+        usual, self.path = self.path, self.folder / "elsewhere"
+        for number in range(2):
+            ended = self.write(number)
+            assert ended.status == 0, ended.output
+            self.contents[number] = {path.name: path.read_bytes() for path in self.path.iterdir()}
+        self.path = usual
+
+    def write(self, number: int) -> Ended:
+        """Export keys as bytes or as text."""
+        serde = ("bytes", "string")[number]
+        command = ("export", STORES[0], "--out", str(self.path), "--overwrite", "--key-serde", serde, "--quiet")
+        return self.kstate(self.app, command)
+
+    def versions(self) -> tuple[int, list[str]]:
+        """Return which export is complete: with a manifest, it must have its files."""
+        if not (self.path / EXPORT_MANIFEST).exists():
+            return 0, []
+        files = {path.name: path.read_bytes() for path in self.path.iterdir() if path.is_file()}
+        numbers = [number for number, content in self.contents.items() if content == files]
+        return (numbers[0] + 1, []) if numbers else (0, [f"the export with a manifest is incomplete: {sorted(files)}"])
+
+    def counts(self, count: int) -> list[str]:
+        """Return nothing: an old export that is being replaced may be incomplete."""
+        return []
+
+    def after(self, count: int, number: int) -> list[str]:
+        """Compare the bytes of the next export."""
+        return [] if self.versions() == (number + 1, []) else ["the next export is incomplete"]
+
+
+Subject = Directory | Output
+OUTPUTS: dict[str, tuple[type[Output], int]] = {
+    "snapshot-first": (Repository, 0),
+    "snapshot-second": (Repository, 1),
+    "export-first": (Export, 0),
+    "export-again": (Export, 1),
+}
+"""Commands that write versions, and the number of versions before."""
 
 
 def subject_of(name: str, kstate: Kstate, folder: Path) -> Subject:
     """Record the command of a case."""
-    if name in SNAPSHOTS:
-        return Repository(SNAPSHOTS[name], kstate, folder)
+    if name in OUTPUTS:
+        subject, before = OUTPUTS[name]
+        return subject(kstate, folder, before)
     return Directory(CASES[name], kstate, folder)
 
 
@@ -201,7 +284,7 @@ def run(subject: Subject, trial: Replay) -> Row:
 
 def trials(count: int) -> list[Replay]:
     """Return the first trials: seeds, then cases, then orders take turns."""
-    names = [*CASES, *SNAPSHOTS]
+    names = [*CASES, *OUTPUTS]
     rounds = -(-count // (len(names) * len(ORDERS)))
     return [Replay(name, order, seed) for seed in range(rounds) for name in names for order in ORDERS][:count]
 
@@ -221,7 +304,7 @@ def main() -> int:
     """Run what the record lacks, and print figures; exit status 1 if anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=600)
-    parser.add_argument("--case", choices=[*CASES, *SNAPSHOTS], action="append")
+    parser.add_argument("--case", choices=[*CASES, *OUTPUTS], action="append")
     parser.add_argument("--folder", type=Path, help="the folder for the directories, for example /dev/shm")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()

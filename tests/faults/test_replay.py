@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .file_operations import Bytes, Entry, Names, Operation, Recording, Size, Sync, Tree
-from .forked import Kstate
-from .lost_writes import JOURNAL, ORDERS, UNORDERED, PowerFailure, without_syncs
+from .file_operations import (
+    STRACE_OPTIONS,
+    Bytes,
+    Entry,
+    Names,
+    Operation,
+    Recording,
+    Size,
+    Sync,
+    Tree,
+    read_operations,
+)
+from .forked import ROOT, Kstate
+from .lost_writes import JOURNAL, ORDERS, UNORDERED, PowerFailure, durable_part, without_syncs
 from .replay import Replay, Subject, run, subject_of
 
 SEEDS = 2
@@ -95,6 +108,33 @@ def test_lost_operations_leave_the_old_or_the_new_directory(name: str, kstate: K
     for order, seed in itertools.product(ORDERS, range(SEEDS)):
         row = run(subject, Replay(name, order, seed))
         assert not row.wrong, row
+
+
+@pytest.mark.parametrize("name", ["wipe-up-few", "clean-down-kv", "export-first", "export-again", "snapshot-first"])
+def test_a_completed_command_is_durable(name: str, kstate: Kstate, memory: Path) -> None:
+    """Nothing that is not synced survives: the result must not need it, nor must the next command."""
+    subject = _subject(name, kstate, memory)
+    directory, wrong = subject.judge(durable_part(subject.recording), has_ended=True, turn=0)
+    assert (directory, wrong) == ("new", [])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from kstate_cli.dump_writer.folder import FolderStore; FolderStore({path!r}).make('run')",
+        "from kstate_cli.regular_files import make_durable_directory as make; make(Path({path!r}), 0o700)",
+    ],
+)
+def test_new_directories_have_durable_names(code: str, memory: Path) -> None:
+    log, folder = memory / "log", memory / "disk"
+    folder.mkdir()
+    before = Tree.read(folder)
+    path = folder / "backups" / "dump"
+    program = f"from pathlib import Path; {code.format(path=str(path))}"
+    line = ["strace", "-f", *STRACE_OPTIONS, "-o", str(log), sys.executable, "-c", program]
+    subprocess.run(line, check=True, cwd=ROOT, timeout=300)
+    recording = read_operations(log.read_text(), before, folder)
+    assert durable_part(recording).find("backups/dump") is not None
 
 
 def test_a_missing_synchronization_is_noticed(kstate: Kstate, memory: Path) -> None:

@@ -234,7 +234,7 @@ def make_older(out: Path, subject: str = "*") -> None:
 @pytest.mark.sample(2)
 @pytest.mark.skipif(not available(), reason="needs strace")
 @pytest.mark.parametrize(
-    ("call_", "nth", "there"), [("fsync", 1, 0), ("link", 2, 0), ("unlink", 3, 1), ("fsync", 5, 1)]
+    ("call_", "nth", "there"), [("fsync", 2, 0), ("link", 2, 0), ("unlink", 3, 1), ("fsync", 6, 1)]
 )
 def test_killed_at_the_commit(harness: Harness, tmp_path: Path, call_: str, nth: int, there: int) -> None:
     """Before the manifest has its name there is no dump, and from then on there is a whole one."""
