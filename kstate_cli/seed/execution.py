@@ -111,10 +111,10 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
             journal.add("verified", topic=topic, ends=ends_of(topic, ends), records=records[topic])
     _apply_settings(request.target, plan)
     _check_source(request, plan, journal)
-    if not request.same_cluster:
-        # A mirror or compaction may have changed the topics of tables while kstate was writing.
-        for refusal in refuse_differences(request, compare_tables(request, plan.facts, plan)):
-            raise refusal
+    # A mirror, compaction or retention may have changed the topics of tables while kstate was writing. On the same
+    # cluster, only the log starts are compared.
+    for refusal in refuse_differences(request, compare_tables(request, plan.facts, plan)):
+        raise refusal
     _refuse_grown(request.target, plan, journal)
     if plan.offsets:
         _copy_offsets(request, plan, journal)

@@ -8,14 +8,16 @@ kstate reads what a restoration would read on each cluster, and compares the new
 from __future__ import annotations
 
 import hashlib
+import os
+import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from kstate_cli import option
+from kstate_cli import option, temporary
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.tails import ReadFrom
 from kstate_cli.errors import Refused
@@ -34,9 +36,12 @@ if TYPE_CHECKING:
 WITHOUT_SPECIFICATION: Final = (
     f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
 )
-_PASS_RECORDS: Final = 1 << 19
-"""Keys in memory at a time, about: a longer log is read several times, each time for a share of the keys."""
+_SHARE_RECORDS: Final = 1 << 19
+"""Records whose keys are in memory at a time, about: those of a longer log are divided by way of a file."""
+_WAITING_BYTES: Final = 16 << 20
 _DIGEST_BYTES: Final = 16
+_ENTRY: Final = struct.Struct(f"{_DIGEST_BYTES}s{_DIGEST_BYTES}s?")
+"""A record in the file: the digests of its key and of all of it, and whether it deletes."""
 _NO_VALUE: Final = b"\xff"
 
 
@@ -177,15 +182,21 @@ class _Logs:
         )
 
 
+class RecordDigest(NamedTuple):
+    """A record of a log, in digests."""
+
+    key: bytes
+    record: bytes
+    deletes: bool
+    """Whether the record has no value."""
+
+
 def _difference(ours: _LogPart, theirs: _LogPart) -> str | None:
     """Return how the records of the keys differ; None if they are equal."""
-    passes = 1 + max(ours.end - ours.start, theirs.end - theirs.start) // _PASS_RECORDS
-    counts: Counter[str] = Counter()
-    for number in range(passes):
-        before, after = _digests(ours, number, passes), _digests(theirs, number, passes)
-        counts["missing"] += len(before.keys() - after.keys())
-        counts["additional"] += len(after.keys() - before.keys())
-        counts["different"] += sum(before[key] != after[key] for key in before.keys() & after.keys())
+    records = max(ours.end - ours.start, theirs.end - theirs.start)
+    counts = count_differences(
+        _record_digests(ours), _record_digests(theirs), 1 + records // _SHARE_RECORDS, history=ours.history
+    )
     if not counts.total():
         return None
     return (
@@ -194,32 +205,91 @@ def _difference(ours: _LogPart, theirs: _LogPart) -> str | None:
     )
 
 
-def _digests(part: _LogPart, number: int, passes: int) -> dict[bytes, bytes]:
-    """Return digests of key and newest record, of every key of a share; deleted keys have none.
+def count_differences(
+    ours: Iterable[RecordDigest], theirs: Iterable[RecordDigest], shares: int, *, history: bool
+) -> Counter[str]:
+    """Return how many keys are missing, additional or different in the second log.
 
-    The digest of a history contains all records of the key.
+    Each log is read once. ``shares``: the keys are divided by way of a temporary file, so that only those of one share
+    are in memory.
     """
-    rows: dict[bytes, bytes] = {}
+    counts: Counter[str] = Counter()
+    with ExitStack() as stack:
+        pairs = [(ours, theirs)]
+        if shares > 1:
+            folder = stack.enter_context(temporary.private_folder("seed"))
+            file = stack.enter_context(open(folder / "digests", "w+b"))
+            before, after = _divided(ours, shares, file), _divided(theirs, shares, file)
+            pairs = [(_share(file, first), _share(file, second)) for first, second in zip(before, after, strict=True)]
+        for first, second in pairs:
+            rows, others = _rows(first, history=history), _rows(second, history=history)
+            counts["missing"] += len(rows.keys() - others.keys())
+            counts["additional"] += len(others.keys() - rows.keys())
+            counts["different"] += sum(rows[key] != others[key] for key in rows.keys() & others.keys())
+    return counts
+
+
+def _record_digests(part: _LogPart) -> Iterator[RecordDigest]:
+    """Yield the records of a part of a log that have a key: Kafka Streams skips the others."""
     if part.start >= part.end:
-        return rows
+        return
     with closing(message_batches(part.connection, [ReadFrom(part.key, part.start)])) as batches:
         for batch in batches:
             for message in batch:
                 if message.offset() >= part.end:
-                    return rows
+                    return
                 key = message.key()
-                # Kafka Streams skips a record without a key.
-                if key is None or (passes > 1 and crc32(key) % passes != number):
-                    continue
-                name = hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
-                if part.history:
-                    previous = rows.get(name, b"")
-                    rows[name] = hashlib.blake2b(previous + _digest(message), digest_size=_DIGEST_BYTES).digest()
-                elif message.value() is None:
-                    rows.pop(name, None)
-                else:
-                    rows[name] = _digest(message)
+                if key is not None:
+                    name = hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
+                    yield RecordDigest(name, _digest(message), message.value() is None)
+
+
+def _rows(records: Iterable[RecordDigest], *, history: bool) -> dict[bytes, bytes]:
+    """Return key and newest record of every key; deleted keys have none. A history has all records of the key."""
+    rows: dict[bytes, bytes] = {}
+    for record in records:
+        if history:
+            content = rows.get(record.key, b"") + record.record
+            rows[record.key] = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+        elif record.deletes:
+            rows.pop(record.key, None)
+        else:
+            rows[record.key] = record.record
     return rows
+
+
+_Places = list[tuple[int, int]]
+"""Where a file has the records of a share, in their order: offset and size."""
+
+
+def _divided(records: Iterable[RecordDigest], shares: int, file: BinaryIO) -> list[_Places]:
+    """Write records to a file, and return where it has those of each share of the keys."""
+    places: list[_Places] = [[] for _ in range(shares)]
+    waiting = [bytearray() for _ in range(shares)]
+    size = 0
+
+    def write() -> None:
+        for of_share, data in zip(places, waiting, strict=True):
+            if data:
+                of_share.append((file.tell(), len(data)))
+                file.write(data)
+                data.clear()
+
+    for record in records:
+        waiting[int.from_bytes(record.key[:8], "big") % shares] += _ENTRY.pack(*record)
+        size += _ENTRY.size
+        if size >= _WAITING_BYTES:
+            write()
+            size = 0
+    write()
+    file.flush()
+    return places
+
+
+def _share(file: BinaryIO, places: _Places) -> Iterator[RecordDigest]:
+    """Yield the records of a share."""
+    for offset, size in places:
+        yield from starmap(RecordDigest, _ENTRY.iter_unpack(os.pread(file.fileno(), size, offset)))
 
 
 def _digest(message: Any) -> bytes:
