@@ -163,7 +163,7 @@ def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:
         assert waits.status == 5 and "or wait for it longer" in waits.err and "--wait" not in waits.err
         release = threading.Timer(1, holder.stdin.close)
         release.start()
-        assert warm("migrate", app, "--to", "4.2", "--wait", "60").status == 0
+        assert warm("migrate", app, "--to", "4.2", "--wait", "600").status == 0
         release.join()
         # The directory is no obstacle any more: what fails now is the broker, at whose port nothing listens.
         again = warm("seed", "--from", app, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)

@@ -142,7 +142,7 @@ class Jvm:
         """Its process id."""
         return self._process.pid
 
-    def call(self, command: Event, timeout: float = 600, messages: Callable[[Event], None] | None = None) -> Reply:
+    def call(self, command: Event, timeout: float = 3000, messages: Callable[[Event], None] | None = None) -> Reply:
         """
         Send one command and wait for its end; a JVM that halts meanwhile (a killed run) has rc 0.
 

@@ -185,7 +185,7 @@ def test_topics_with_two_partition_counts(
     spec.write_text(
         "format = 1\n" + "".join(f'[stores.join-{side}-join-store]\nkind = "window"\n' for side in ("this", "other"))
     )
-    rehome = world.rehome("--wait", "60", "--spec", spec)
+    rehome = world.rehome("--wait", "600", "--spec", spec)
     if streams is RUNS:
         assert rehome.status == 1 and "2 and 4 partitions" in str(warnings(rehome)), rehome.report
     else:

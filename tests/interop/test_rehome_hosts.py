@@ -66,7 +66,7 @@ def two_hosts(harness: Harness, tmp_path: Path) -> None:
             shutil.rmtree(state / app.name / warming_up)  # as the cleaner does it
     dump(harness, tmp_path / "dump", "--app", app.name)
 
-    words = ("--topology", new, "--from", old, "--bootstrap-server", harness.bootstrap, "--wait", "60")
+    words = ("--topology", new, "--from", old, "--bootstrap-server", harness.bootstrap, "--wait", "600")
     dumped = ("--from-changelog", tmp_path / "dump", "--for", "4.3", "--spec", spec, "--engine", "local")
     for state in states:
         before = tree_hash(state / app.name)

@@ -26,7 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Host(threading.Thread):
     """One host, in a thread."""
 
-    def __init__(self, folder: Path, name: str, hosts: int, *, after: float = 0, timeout: float | None = 600) -> None:
+    def __init__(self, folder: Path, name: str, hosts: int, *, after: float = 0, timeout: float | None = 3000) -> None:
         super().__init__(daemon=True)
         self._folder, self._hosts, self._after, self._timeout = folder, hosts, after, timeout
         self.host, self.arrival, self.departure = name, 0.0, 0.0
@@ -50,7 +50,7 @@ class Host(threading.Thread):
         self.departure = time.monotonic()
 
     def ended(self) -> Waiting:
-        self.join(800)
+        self.join(3000)
         assert isinstance(self.end, Waiting), self.end
         return self.end
 
@@ -119,7 +119,7 @@ def test_different_numbers_of_hosts(tmp_path: Path) -> None:
         time.sleep(0.005)
     place.rename(tmp_path / "elsewhere")  # the other host may have read no token of the refused host, and waits
     for host in hosts:
-        host.join(800)
+        host.join(3000)
     refusals = [host.end for host in hosts if isinstance(host.end, UsageError)]
     assert refusals and all("the same number" in str(refusal.hint) for refusal in refusals)
 
@@ -167,7 +167,7 @@ def test_a_place_that_is_gone(tmp_path: Path) -> None:
     while not host.report:
         time.sleep(0.005)
     place.rename(tmp_path / "elsewhere")
-    host.join(800)
+    host.join(3000)
     assert isinstance(host.end, Refused) and "kstate cannot read" in str(host.end)
 
 
@@ -202,7 +202,7 @@ def test_whatever_ends_a_host_the_others_do_not_start_as_if_it_were_here(tmp_pat
 
     b = Host(tmp_path, "b", 3)
     with pytest.raises(Ended):
-        wait_for_all(MeetingPlace(str(tmp_path)), "a", 3, timeout=600, on_change=end)
+        wait_for_all(MeetingPlace(str(tmp_path)), "a", 3, timeout=3000, on_change=end)
     wait_for(b, Waiting(("b",), ("a",), 1, ("a",)))
     c = Host(tmp_path, "c", 3)
     wait_for(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
