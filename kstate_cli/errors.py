@@ -4,12 +4,12 @@
 class                 exit   meaning
 ====================  =====  ==================================================================
 UsageError            2      an argument, an option or a file is wrong
-ConditionNotMet       3      a check has a negative result, for example findings
-Refused               4      kstate refused, because the state is unknown or unsafe. Nothing changed
+ConditionNotMet       3      a check has a negative result (for example, it reported findings)
+Refused               4      kstate refused to run, because the state is unknown or unsafe. It changed nothing
 InUse                 5      the application or another command is using the directory
 RunFailed             6      the command failed, and the directory is unchanged
-RunHalfway            7      the command failed midway. Run it again, or undo it
-OutputLost            6      kstate could not write all results (141 if the pipe was closed)
+RunHalfway            7      the command failed midway. Run the command again, or undo it
+OutputLost            6      kstate could not write all results (exit code 141 if the pipe was closed)
 Interrupted           128+N  signal N ended the command
 ====================  =====  ==================================================================
 
@@ -204,7 +204,7 @@ class RunFailed(KstateError):
 
 
 class RunHalfway(KstateError):
-    """A run failed after the swap. The next command that you run completes it, and ``kstate undo`` rolls it back."""
+    """A run failed after the swap. The next command completes the run. To roll it back instead, use ``kstate undo``."""
 
     exit_code = 7
     code = "run-halfway"

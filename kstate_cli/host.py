@@ -63,7 +63,7 @@ _M_ARENA_MAX: Final = -8
 
 
 class HostError(RunFailed):
-    """This host lacks descriptors, threads, memory, temporary space, or rights to read a file.
+    """This host lacks file descriptors, threads, memory, temporary space or the permission to read a file.
 
     It is no finding about the file: a reader that reports it as one would call a healthy store damaged.
     """

@@ -83,13 +83,13 @@ def _commands_page() -> str:
         "# Commands",
         _FINAL,
         (
-            "This page lists all commands. The page of each command describes its arguments and options, and "
-            "contains the same text as `kstate COMMAND --help`."
+            "This page lists all commands. Each command has a page that describes its arguments and options, "
+            "with the same text as `kstate COMMAND --help`."
         ),
         (
             "`APP` is the path to an application directory (`state.dir/application.id`), or to a `state.dir` with a "
-            "single application. You can set some options with an [environment variable](../environment.md). The "
-            "table on each page shows these variables."
+            "single application. You can also set some options with an [environment variable](../environment.md). The "
+            "tables on the command pages show these variables."
         ),
         markdown_table(
             ("command", "purpose"),
@@ -285,9 +285,8 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 _FINAL,
                 (
                     "With `--metrics-file FILE`, kstate writes a file for the textfile collector of the Prometheus node exporter. "
-                    f"The commands {_list_text(f'`{path}`' for path in of)} have this option. kstate replaces the whole file at "
-                    "once. It never replaces a file from a different program. If a command fails, the file keeps the "
-                    "time of the last success, which you can use for alerts."
+                    "kstate replaces the whole file at once. It never replaces a file from a different program. If a command "
+                    "fails, the file keeps the time of the last success. You can use this time for alerts."
                 ),
                 markdown_table(
                     ("gauge", "meaning", "labels"),
@@ -297,6 +296,7 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                     ],
                 ),
                 "Only commands that count records or findings write `kstate_records` and `kstate_findings`.",
+                f"These commands have the option: {_list_text(f'`{path}`' for path in of)}.",
             ]
         )
         + "\n"
@@ -355,10 +355,12 @@ def states_page() -> str:
                 "For each store, `kstate check` predicts one of these outcomes (`outcome`).",
                 _words("outcome", Outcome),
                 "## Levels of findings",
-                "Each finding of `kstate check` has one of these levels (see the [list of findings](../check.md#findings)).",
+                "Each finding reported by `kstate check` has one of these levels (see the [list of findings](../check.md#findings)).",
                 _words("level", Level),
                 "## Failures of queries",
-                ("If `kstate query` fails, the `code` is one of these failure reasons, which Kafka Streams also uses."),
+                (
+                    "If `kstate query` fails, the `code` is one of these failure reasons. Kafka Streams uses the same reasons."
+                ),
                 _words("failure reason", FailureReason),
                 "## Problems of a directory",
                 "If `kstate ls` or `kstate inspect-position` reports a problem, the `code` has one of these values.",
@@ -470,7 +472,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "## Spark",
                 (
                     "With `--config`, `dump`, `restore` and `rehome` read Spark settings from the table `[spark]`. "
-                    "With `--engine local`, kstate ignores this table:"
+                    "With `--engine local`, kstate ignores this table."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -486,7 +488,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Maintenance",
                 (
-                    "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md), which runs each "
+                    "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md). This command runs each "
                     "step that has a `[maintain.STEP]` table:"
                 ),
                 markdown_table(
@@ -500,7 +502,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     ("step", "does"), [(f"`{name}`", markdown(statement)) for name, (statement, _) in STEPS.items()]
                 ),
                 markdown_table(
-                    ("key of a step", "of", "value", "meaning"),
+                    ("key", "steps", "value", "meaning"),
                     [
                         (
                             f"`{name}`",
@@ -563,7 +565,7 @@ def releases_page(releases: Iterable[Release]) -> str:
                     "`--for-jar`, kstate reads the release from the application's jar."
                 ),
                 markdown_table(
-                    ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),
+                    ("release", "rocksdbjni", "newest SST format", "where it keeps offsets"),
                     [
                         (
                             f"{release.name} (unproven)" if release.unproven else release.name,

@@ -103,7 +103,7 @@ class Outcome(Enum):
     HANGS = "start-hangs"
     """The client stays in REBALANCING and neither wipes nor restores anything."""
     NOT_REACHED = "not-reached"
-    """Streams fails at a different store of the task before it opens this one."""
+    """Streams fails on a different store of the task before it opens this store."""
     UNKNOWN = "unknown"
     """The application is running, so the outcome depends on how it shuts down. Or kstate cannot read the whole
     task."""

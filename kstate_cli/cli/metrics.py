@@ -41,7 +41,7 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_records": ("The number of records or rows that the command processed.", _LABELS),
     "kstate_warnings": ("The number of warnings that the command printed.", _LABELS),
     "kstate_held_back_offsets": (
-        "dump: the number of offsets at the log ends that kstate could not read because of open transactions.",
+        "dump: the number of offsets that kstate could not read at the log ends, because transactions were open.",
         _LABELS,
     ),
     _FINDINGS: ("The number of findings that the command reported, by code and level.", (*_LABELS, "code", "level")),

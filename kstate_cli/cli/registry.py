@@ -43,10 +43,10 @@ class Purpose(Enum):
 class QuietOutput(Enum):
     """What a command answers, and so prints with ``--quiet``; progress and explanations are never part of it."""
 
-    ROWS = "the table and its last line"
+    ROWS = "the table and the line below it"
     VERDICT = "a line for each problem, followed by the verdict"
-    PROBLEMS = "a line for each problem, followed by the verdict, or nothing if there is no problem"
-    CHANGE = "nothing if it succeeds, or the plan with `--dry-run`"
+    PROBLEMS = "a line for each problem, followed by the verdict (nothing if there is no problem)"
+    CHANGE = "nothing if the command succeeds (with `--dry-run`, the plan)"
 
 
 @dataclass(frozen=True, slots=True)

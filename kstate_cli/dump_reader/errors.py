@@ -24,7 +24,7 @@ WHOLE_COPY: Final = f"copy the dump again from a complete copy, manifests last, 
 
 
 class DumpError(Refused):
-    """A dump is contradictory or unreadable. kstate changed nothing (exit code 4)."""
+    """A dump is contradictory or unreadable. kstate changed nothing."""
 
     code = "dump"
     usual_hint = "write the dump again or pass another dump"
@@ -52,11 +52,11 @@ class Damage:
 
 
 class NoManifestError(DumpError):
-    """A dump has no manifest, and ``option.DUMP_IS_COMPLETE`` was not passed or is not an option of the command."""
+    """A dump has no manifest. You did not pass ``option.DUMP_IS_COMPLETE``, or the command has no such option."""
 
 
 class DumpRot(DumpError):
-    """The bytes of a dump file have changed since kstate wrote the file (exit code 4)."""
+    """The bytes of a dump file have changed since kstate wrote the file."""
 
     code = "dump-rot"
 

@@ -41,9 +41,9 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ),
         _STEP,
     ),
-    "kstate_step_duration_seconds": ("maintain: how long the step took in its last run.", _STEP),
+    "kstate_step_duration_seconds": ("maintain: how long the step took the last time it ran.", _STEP),
     "kstate_step_exit_code": (
-        "maintain: the last exit code of the step, which is 6 if the step exceeded its time limit.",
+        "maintain: the last exit code of the step. It is 6 if the step exceeded its time limit.",
         _STEP,
     ),
     "kstate_step_findings": (
@@ -53,7 +53,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_verified_completely_timestamp_seconds": (
         (
             "maintain: the time when verify last completed all parts of the stores. If the directory label "
-            "is empty, it is the time when verify-dump last completed all parts of the dump."
+            "is empty, this is the time when verify-dump last completed all parts of the dump."
         ),
         ("application", "directory", "of"),
     ),
@@ -82,22 +82,23 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_dump_bytes": ("maintain: the size of the dump, in bytes.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
         (
-            "maintain: the time when kstate last read from the broker. If the partitions have different times, this "
-            "is the oldest one."
+            "maintain: the time when kstate last read from the broker. If the times differ between partitions, "
+            "this is the earliest one."
         ),
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
         (
-            "maintain: the number of offsets at the log ends that kstate could not read from the broker the last time, "
-            "because of open transactions."
+            "maintain: the number of offsets that kstate could not read at the log ends, because transactions were "
+            "open when it last read from the broker."
         ),
         _DUMP,
     ),
     "kstate_dump_headroom_seconds": (
         (
-            "maintain: how long kstate can still extend the dump. kstate must read the compacted topics again "
-            "within delete.retention.ms minus a margin. If the value is negative, the next run writes a full dump."
+            "maintain: the remaining time in which kstate can extend the dump. This time ends when "
+            "delete.retention.ms, minus a margin, has passed since kstate last read the compacted topics. If the value "
+            "is negative, the next run writes a full dump."
         ),
         _DUMP,
     ),
@@ -124,7 +125,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _SNAPSHOT,
     ),
     "kstate_snapshot_skipped_tasks": (
-        "maintain, snapshot: the number of this host's tasks that the newest snapshot does not contain.",
+        "maintain, snapshot: the number of this host's tasks that are missing from the newest snapshot.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_generations": ("maintain, snapshot: the number of readable snapshots from this host.", _SNAPSHOT),

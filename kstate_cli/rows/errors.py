@@ -17,7 +17,7 @@ class UnknownStateStoreError(UsageError):
 
 
 class StoreUnreadable(KstateError):
-    """kstate cannot read a store that is damaged, open in another process, or of unknown kind.
+    """kstate cannot read a store, because it is damaged, is open in another process, or has an unknown kind.
 
     Before the first row, a query reports it as the failure STORE_EXCEPTION. Later the iterator of its rows raises it.
     """
@@ -52,7 +52,7 @@ class StoreUnreadable(KstateError):
 
 
 class SerdeError(KstateError):
-    """The requested serde cannot write a key, or cannot read a key or value."""
+    """The requested serde cannot write a key, or it cannot read a key or a value."""
 
     exit_code = 4
     code = "serde"

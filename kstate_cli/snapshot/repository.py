@@ -49,7 +49,7 @@ _MOST_NOTES: Final = 1_000_000
 
 
 class ForeignFilesError(Refused):
-    """The location of a repository contains other files, but no marker."""
+    """The location of a repository contains other files, but not the file that marks a repository."""
 
 
 class DamagedError(Exception):

@@ -131,9 +131,12 @@ def _serde(value: Any) -> bool:
 
 _WORD: Final = "a string that does not begin with a dash"
 _SERDE: Final = (
-    "the name of a built-in serde, such as string. Pass MODULE:NAME on the command line, because kstate runs that code"
+    "the name of a built-in serde, such as string. MODULE:NAME is accepted only on the command line, because kstate "
+    "runs its code"
 )
-_PATH: Final = "a path, absolute or relative to the folder of this file. `~` and `$` have no special meaning"
+_PATH: Final = (
+    "an absolute path, or a path relative to the folder of this file. It must not contain `$` or begin with `~`"
+)
 _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 
@@ -174,11 +177,11 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     "staging": Default(
         _word, _WORD, "The folder for sorted files when kstate restores on a Spark cluster.", ("staging",)
     ),
-    "memory": Default(_word, _WORD, "How much memory a restoration may use, such as 2G.", ("memory",)),
+    "memory": Default(_word, _WORD, "The maximum amount of memory that a restoration uses, such as 2G.", ("memory",)),
     "max_rate": Default(
         _word,
         _WORD,
-        "The maximum number of bytes per second that kstate reads from the brokers, such as 50M.",
+        "The maximum number of bytes that kstate reads from the brokers per second, such as 50M.",
         ("max-rate",),
     ),
     "workers": Default(
@@ -218,7 +221,7 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "standby": KeyRule(
         _path,
         _PATH,
-        "The path to the standby (state.dir/application.id), which `restore` keeps up to date with the dump.",
+        "The path to the standby (state.dir/application.id). The step `restore` updates the standby from the dump.",
     ),
     "metrics_file": KeyRule(
         _path, _PATH, f"The file to which `maintain` writes metrics, as with `{option.METRICS_FILE}`."
@@ -232,7 +235,7 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
         _SPAN,
         (
             "How often the step runs, with a tolerance of 10 %. kstate measures the time from the start of the last "
-            "successful run. Without this key, the step is due on each run of `maintain`."
+            "successful run. Without this key, the step is due every time `maintain` runs."
         ),
     ),
     "timeout": KeyRule(
@@ -241,38 +244,40 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
 }
 _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
     "out": KeyRule(
-        _path, f"{_PATH}. s3://BUCKET/PREFIX is also possible", "The snapshot repository. This key is required."
+        _path,
+        f"{_PATH}. A URI such as s3://BUCKET/PREFIX is also allowed",
+        "The snapshot repository. This key is required.",
     ),
     "keep": KeyRule(
         whole(1, _MOST),
         "a whole number of 1 or more",
         (
-            "DELETES older snapshots, a day after marking them as expired, but keeps the newest N for each task and "
-            f"host, like `{option.KEEP}`."
+            "DELETES all but the newest N snapshots for each task and host, a day after marking them as expired (like "
+            f"`{option.KEEP}`)."
         ),
     ),
     "keep_for": KeyRule(
         _span,
         _SPAN,
-        f"DELETES snapshots older than this, a day after marking them as expired, like `{option.KEEP_FOR}`.",
+        f"DELETES snapshots older than this, a day after marking them as expired (like `{option.KEEP_FOR}`).",
     ),
 }
 """What the steps that write to a repository of snapshots have in common."""
 STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "dump": (
-        "Runs `dump`, which adds new records to the dump.",
+        "Runs `dump` to add new records to the dump.",
         {
             "keep": KeyRule(
                 whole(1, _MOST),
                 "a whole number of 1 or more",
-                f"DELETES all but the newest N full dumps, like `{option.KEEP}`.",
+                f"DELETES all but the newest N full dumps (like `{option.KEEP}`).",
             )
         },
     ),
     "restore": (
         (
-            f"Runs `restore {option.STANDBY}`, which updates the standby from the dump, even if this run has not added "
-            "records to the dump."
+            f"Runs `restore {option.STANDBY}` to update the standby from the dump. It does this even if the current "
+            "run of `maintain` has not added records to the dump."
         ),
         {},
     ),
@@ -284,33 +289,33 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
                 lambda value: value in ("at_least_once", "exactly_once_v2"),
                 '"at_least_once" or "exactly_once_v2"',
                 (
-                    f"Like `{option.GUARANTEE}`: with `at_least_once`, kstate captures a directory even while its "
-                    "application is running. The default comes from `[defaults]`."
+                    f"The same as `{option.GUARANTEE}`. With `at_least_once`, kstate captures a directory even while "
+                    "its application is running. The default comes from `[defaults]`."
                 ),
             ),
         },
     ),
     "prune-snapshots": (
-        "Runs `prune-snapshots`, which deletes expired snapshots and files that no snapshot needs.",
+        "Runs `prune-snapshots` to delete expired snapshots, and files that no snapshot needs.",
         {
             **_REPOSITORY_KEYS,
             "abandoned": KeyRule(
                 _span,
                 _SPAN,
-                "DELETES even the newest snapshot for a task and a host if the application has a snapshot that is "
-                f"at least this much newer, like `{option.ABANDONED}`.",
+                "DELETES even the newest snapshot for a task and host if the application has a different snapshot that "
+                f"is newer by at least this much (like `{option.ABANDONED}`).",
             ),
         },
     ),
-    "lag": ("Runs `inspect-position`, which measures the lag of the directory and the standby for the metrics.", {}),
+    "lag": ("Runs `inspect-position` to measure the lag of the directory and the standby for the metrics.", {}),
     "check": ("Runs `check` on the directory and the standby.", {}),
     "verify": (
         "Runs `verify` on the directory and the standby. Each run reads one part of the stores.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts, 7 by default.")},
+        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts. The default is 7.")},
     ),
     "verify-dump": (
         "Runs `verify-dump`. Each run reads one part of the dump's files.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts, 7 by default.")},
+        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts. The default is 7.")},
     ),
     "clean": (
         "Runs `clean` on the directory and the standby.",

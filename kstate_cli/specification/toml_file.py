@@ -173,7 +173,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
     return SpecDraft(application, tuple(_store(where, name, table) for name, table in stores.items()))
 
 
-_LEGAL: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -"
+_LEGAL: Final = "1 to 249 characters: a-z A-Z 0-9 . _ -"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ KEYS: Final[Mapping[str, _Key]] = {
     "changelog": _Key(
         "changelog",
         _topic,
-        f"a topic: {_LEGAL}",
+        f"a topic name of {_LEGAL}",
         "The topic from which the store is restored. The default is `<application>-<store>-changelog`.",
     ),
     "subtopology": _Key(
@@ -239,7 +239,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "partitions",
         whole(1, MAX_I32),
         "a whole number of 1 or more",
-        "The number of partitions of the changelog.",
+        "The number of partitions in the changelog.",
     ),
     "retention_ms": _Key(
         "retention_ms",
@@ -254,13 +254,13 @@ KEYS: Final[Mapping[str, _Key]] = {
         "segment_interval_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number of 1 or more",
-        "The time span that one segment covers. The default is half the retention, but at least a minute.",
+        "The time span that one segment covers. The default is half the retention, but at least one minute.",
     ),
     "indexed": _Key(
         "indexed",
         flag,
         "true or false",
-        "Whether a time-ordered store has an index. Set `true` for sliding windows.",
+        "Whether a time-ordered store has an index. Set this key to `true` for sliding windows.",
     ),
     "topology": _Key(
         "topology",
