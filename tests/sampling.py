@@ -11,6 +11,7 @@ the test that it names holds the same truth in less time. Named alone (``FILE::T
 ``@pytest.mark.rotating(3)`` on a test: a third of its cases, at least one. On a module (``pytestmark``): a third of its tests.
 On several tests with a name, ``rotating(3, "hints")``: a third of these. The sources select which third: each commit runs
 others, and a commit always the same. The run prints its selection, and ``KSTATE_ROTATION`` repeats it on other sources.
+``KSTATE_ROTATION=none`` runs all of them.
 Only a run of whole folders selects: all tests of a file that is named (``pytest FILE``) run. ``rotated`` selects among what
 a single test or a fixture does.
 """
@@ -31,6 +32,8 @@ IN_FULL = "in_full"
 ROTATING = "rotating"
 ROTATION = "KSTATE_ROTATION"
 """The environment variable that selects which rotating tests run."""
+NONE = "none"
+"""Its value that selects all of them."""
 _ROOT = Path(__file__).resolve().parents[1]
 
 ALL = (
@@ -74,6 +77,8 @@ def _digest() -> str:
 
 def selected(cases: Sequence[T], number: int, group: str, rotation: str) -> list[T]:
     """Return every ``number``-th of the cases of a group, at least one. Each group begins at a different case."""
+    if rotation == NONE:
+        return list(cases)
     number = min(number, len(cases))
     begin = int.from_bytes(hashlib.sha256(f"{rotation} {group}".encode()).digest()[:8], "big") % number
     return list(cases[begin::number])

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
         ({}, "test_cases.py::test_long", "1 passed"),
         ({}, "rotating", "6 passed, 8 deselected"),
         ({"KSTATE_SAMPLES": "all"}, "rotating", "14 passed"),
+        ({"KSTATE_ROTATION": "none"}, "rotating", "14 passed"),
         ({}, "rotating/test_rotating.py", "14 passed"),
         ({}, "rotating/test_rotating.py::test_cases", "6 passed"),
     ],
