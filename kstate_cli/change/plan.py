@@ -183,6 +183,8 @@ class BuildStore:
     """Bytes of the records that the store is made from: about the size of its sorted files (SSTs)."""
     screen_text: str = field(default="", compare=False)
     """The summary as a terminal shows it; empty if it is the same. The summary is in JSON, and stays stable."""
+    short_text: str = field(default="", compare=False)
+    """A summary that fits on the line of a terminal; empty if it is the same."""
     action: str = field(default="restore store", init=False)
 
     def describe(self) -> str:

@@ -71,6 +71,15 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     return ", ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
 
 
+def numbers_text(offsets: Mapping[TopicPartition, int]) -> str:
+    """Return offsets for a line that names their store already: ``offset 35``, or ``offset 0=30 1=50``."""
+    if not offsets:
+        return "no changelog"
+    if len(offsets) == 1:
+        return f"offset {next(iter(offsets.values()))}"
+    return f"offset {' '.join(f'{key.partition}={offset}' for key, offset in sorted(offsets.items()))}"
+
+
 def parse_partition(text: str) -> int:
     """Return the number of a partition that ``Integer.toString`` spelled so; MalformedBytesError for another spelling.
 

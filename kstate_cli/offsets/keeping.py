@@ -85,7 +85,11 @@ class Keeping:
 
     def position(self, store: str, position: Position, summary: str) -> WriteFile:
         """Return the step that writes ``<store>.position``; ``summary`` is its line in the plan."""
-        return WriteFile(f"{self.task}/{position_file(store)}", render(position.to_checkpoint_entries()), summary)
+        entries = position.to_checkpoint_entries()
+        short = ""
+        if len(entries) > 1:
+            short = f"position of {len(entries)} partitions"
+        return WriteFile(f"{self.task}/{position_file(store)}", render(entries), summary, short_text=short)
 
     def without_position(self, store: str, why: str) -> RemoveFile:
         """Return the step that removes ``<store>.position``."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from kstate_cli.change.plan import BuildStore, Change, warning
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
-from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition, offsets_text
+from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition, numbers_text, offsets_text
 from kstate_cli.offsets.keeping import Keeping
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.releases import OffsetsHome
@@ -43,8 +43,11 @@ def task_steps(task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[
     """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
     for store in chosen:
         offsets = offsets_text(store.store.offsets) or "no changelog"
-        text = f"{store.store.kind}, {offsets}; {plural(len(list(store.store.files)), 'file')} of {store.generation}"
-        yield BuildStore(store.path, text, replaces=store.replaces, size=store.store.size)
+        files = plural(len(list(store.store.files)), "file")
+        text = f"{store.store.kind}, {offsets}; {files} of {store.generation}"
+        # A terminal shows the second in which the snapshot was taken: its whole name is half a line.
+        short = f"{files} of {store.generation.partition('.')[0]}, {numbers_text(store.store.offsets)}"
+        yield BuildStore(store.path, text, replaces=store.replaces, size=store.store.size, short_text=short)
         if not store.store.offsets and store.store.has_rows:
             yield warning(
                 f"{store.title}: it has no changelog, so the rows that the application added after snapshot "

@@ -174,6 +174,31 @@ def test_a_dry_run_on_a_terminal_groups_segments(tmp_path: Path) -> None:
     assert {row["path"] for row in steps} <= {line.split()[-1] for line in verbose if line}
 
 
+def test_a_dry_run_of_restore_has_a_line_for_each_store(tmp_path: Path) -> None:
+    examples = Path(__file__).resolve().parents[2] / "examples"
+    words = (
+        "--from-changelog",
+        examples / "dump",
+        "--spec",
+        examples / "dump.toml",
+        "--for",
+        "4.3",
+        "--engine",
+        "local",
+    )
+    app = unpack("4.3.1-demo-eos", tmp_path).rename(tmp_path / "orders")
+    (tmp_path / "lost").mkdir()
+    for path, text in (
+        (tmp_path / "lost" / "orders", "missing: rebuild up to offset "),
+        (app, "catch up from offset "),
+    ):
+        lines = on_a_terminal("restore", path, *words, "--dry-run", rows=24, columns=80, NO_COLOR="1").splitlines()
+        steps = [line for line in lines if line.startswith("restore store  ")]
+        at = lines.index(steps[0])
+        assert lines[at : at + len(steps)] == steps and len(steps) >= 6
+        assert all(text in line and width_of(line) <= 80 for line in steps)
+
+
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     assert kstate("verify", app).out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: no damage"

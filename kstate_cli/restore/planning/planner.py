@@ -14,7 +14,7 @@ from kstate_cli import option
 from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Remark, RemarkKind, Step, note, texts_of, warning
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, offsets_text
+from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, numbers_text, offsets_text
 from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import unproven_release, unproven_too
@@ -468,13 +468,30 @@ def _screen_text(store: StoreWork) -> str:
     return f"rebuild from the earliest offset up to {end}, because {why}"
 
 
+def _short_text(store: StoreWork) -> str:
+    """Return the line of the plan for a terminal: the path of the step names the store, so its topic is omitted."""
+    action = Action.REBUILD if store.rebuild else Action.CATCH_UP
+    why = next(part.verdict.why for part in store.parts if part.verdict.action is action)
+    end = numbers_text(store.offsets)
+    if not store.rebuild:
+        return f"catch up {why} to {end}"
+    if store.existing is None:
+        return f"missing: rebuild up to {end}"
+    return f"rebuild up to {end}, because {why}"
+
+
 def task_steps(
     snapshot: RestoreSnapshot, task: str, work: Sequence[StoreWork], resolved: TaskOffsets | None
 ) -> Iterator[Outcome]:
     """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
     for store in work:
         yield BuildStore(
-            store.path, _work_text(store), replaces=store.rebuild, size=store.bytes, screen_text=_screen_text(store)
+            store.path,
+            _work_text(store),
+            replaces=store.rebuild,
+            size=store.bytes,
+            screen_text=_screen_text(store),
+            short_text=_short_text(store),
         )
     names = {store.spec.name for store in work}
     others: list[StoreOffsets] = []
