@@ -27,6 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Fact]]:
         yield facts(farm, CHOICE, folder)
 
 
+@pytest.mark.rotating(4, "applications that are killed")
 @pytest.mark.parametrize("case", CHOICE, ids=lambda case: case.name)
 def test_kafka_streams_confirms_the_prediction(results: list[Fact], case: Case) -> None:
     own = [fact for fact in results if fact.case == case.name]

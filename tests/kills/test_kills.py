@@ -48,7 +48,7 @@ def killed(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[in
     return carried_out
 
 
-@pytest.mark.rotating(2, "random histories")
+@pytest.mark.rotating(4, "applications that are killed")
 @pytest.mark.parametrize("number", SEEDS)
 def test_no_row_is_lost_unpredicted(killed: Callable[[int], Killed], number: int) -> None:
     outcomes, _ = killed(number)

@@ -53,7 +53,7 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.rotating(2, "random histories")
+@pytest.mark.rotating(4, "applications that are killed")
 @pytest.mark.parametrize("seed", WORLDS)
 def test_no_row_is_wrong_unreported(farm: Farm, tmp_path: Path, seed: str) -> None:
     line = run_world(seed, farm.broker, farm.calls, tmp_path / "world", rounds=ROUNDS)
