@@ -144,7 +144,7 @@ def restoration_states() -> str:
         for before, afters in TRANSITIONS.items()
         if afters
     )
-    return _picture(830, 310, "States of a restoration", f"{text}. Dashed: what has failed.", parts)
+    return _picture(830, 310, "States of a restoration", f"{text}. Dashed arrows show failures.", parts)
 
 
 # --- the pipeline -----------------------------------------------------------------------------------------------------
@@ -154,30 +154,31 @@ def pipeline() -> str:
     """From a dump to a store."""
     parts = [
         *Box(95, 60, ("dump", "Parquet, manifest"), height=52).drawn(),
-        *Box(95, 150, ("kstate.toml", "what bytes do not say"), height=52, width=170).drawn(),
-        *Box(310, 105, ("judge", "leave, catch up,", "rebuild, refuse"), height=70).drawn(),
+        *Box(95, 150, ("kstate.toml", "store specification"), height=52, width=170).drawn(),
+        *Box(310, 105, ("judge", "leave, update,", "rebuild, reject"), height=70).drawn(),
         _arrow(((170, 60), (205, 60), (205, 95), (235, 95))),
         _arrow(((180, 150), (205, 150), (205, 115), (235, 115))),
         *Box(500, 105, ("slices", "ranges of offsets"), height=52, width=140).drawn(),
         _arrow(((385, 105), (430, 105))),
     ]
     for number, y in enumerate((40, 105, 170)):
-        parts += Box(690, y, (f"task {number + 1}", "last record of a key, sorted"), height=50, width=190).drawn()
+        parts += Box(690, y, (f"task {number + 1}", "last record per key, sorted"), height=50, width=190).drawn()
         parts.append(_arrow(((570, 105), (582, 105), (582, y), (595, y))))
         parts.append(_arrow(((785, y), (797, y), (797, 215), (690, 215), (690, 244))))
     parts += [
-        *Box(690, 270, ("sorted files", "one accepted attempt each"), height=50, width=190).drawn(),
-        *Box(495, 270, ("ingest", "oldest offset first"), height=50).drawn(),
-        *Box(300, 270, ("offsets, Position", "as the release keeps them"), height=50, width=190).drawn(),
-        *Box(100, 270, ("verify, exchange", "nothing was seen till now"), "kept", 180, 50).drawn(),
+        *Box(690, 270, ("sorted files", "from accepted attempts"), height=50, width=190).drawn(),
+        *Box(495, 270, ("ingest", "in offset order"), height=50).drawn(),
+        *Box(300, 270, ("offsets, Position", "where the release keeps them"), height=50, width=190).drawn(),
+        *Box(100, 270, ("verify, swap", "stores become visible here"), "kept", 180, 50).drawn(),
         _arrow(((595, 270), (570, 270))),
         _arrow(((420, 270), (395, 270))),
         _arrow(((205, 270), (190, 270))),
     ]
     text = (
-        "Dump and kstate.toml are judged store by store; what is to be restored is cut into slices of offsets. Tasks keep "
-        "the last record of each key, sort, and write sorted files. They are ingested oldest first, offsets and Positions "
-        "are set, everything is verified, and one exchange puts it in place."
+        "From the dump and kstate.toml, kstate decides whether to leave, update or rebuild each store. It divides the "
+        "partitions into ranges of offsets, called slices. Each task keeps the last record of each key, sorts the rows, "
+        "and writes sorted files. kstate ingests these files in offset order, records offsets and Positions, verifies "
+        "everything, and then swaps the directories."
     )
     return _picture(880, 310, "The restore pipeline", text, parts)
 
@@ -193,24 +194,27 @@ def exchange() -> str:
         _label(after, 26, "after"),
         *Box(before, 66, ("state.dir/my-app", "the old directory"), "box", 230, 50, code=True).drawn(),
         *Box(
-            before, 160, (".kstate/my-app/RUN/tree", "the new one: staged, verified"), "kept", 230, 50, code=True
+            before, 160, (".kstate/my-app/RUN/tree", "the new directory, verified"), "kept", 230, 50, code=True
         ).drawn(),
         *Box(after, 66, ("state.dir/my-app", "the new directory"), "kept", 230, 50, code=True).drawn(),
-        *Box(after, 160, (".kstate/my-app/RUN/tree", "the old one, kept"), "box", 230, 50, code=True).drawn(),
+        *Box(
+            after, 160, (".kstate/my-app/RUN/tree", "the old directory, kept for undo"), "box", 230, 50, code=True
+        ).drawn(),
         _arrow(((265, 66), (330, 66), (400, 160), (465, 160))),
         _arrow(((265, 160), (330, 160), (400, 66), (465, 66))),
         _label(365, 56, "renameat2", "code"),
         _label(365, 182, "one system call", "small"),
-        *Box(150, 250, ("interrupted here", "the next command sweeps the tree"), "box", 230, 50).drawn(),
-        *Box(580, 250, ("interrupted here", "the next command finishes the run"), "box", 230, 50).drawn(),
+        *Box(150, 250, ("interrupted here", "the next command removes the tree"), "box", 230, 50).drawn(),
+        *Box(580, 250, ("interrupted here", "the next command completes the run"), "box", 230, 50).drawn(),
         _arrow(((695, 160), (725, 160), (725, 66), (697, 66))),
-        _label(735, 117, "undo: the same, back", "small left"),
+        _label(735, 117, "undo swaps them back", "small left"),
     ]
     text = (
-        "Before: the application directory is the old one, and the new one lies staged in the run's tree. One renameat2 "
-        "exchanges them. After: the new one is in place, and the old one is kept in the tree until kstate clean."
+        "Before the swap, the old directory is the application directory, and the new directory is in the run's tree. "
+        "kstate swaps them with a single renameat2 call. After the swap, the new directory is the application "
+        "directory. The old directory stays in the tree until you run kstate clean."
     )
-    return _picture(880, 290, "One exchange of two directories", text, parts)
+    return _picture(880, 290, "kstate swaps two directories", text, parts)
 
 
 PICTURES: Final[dict[str, Callable[[], str]]] = {
