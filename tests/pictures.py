@@ -168,7 +168,7 @@ def pipeline() -> str:
     parts += [
         *Box(690, 270, ("sorted files", "from accepted attempts"), height=50, width=190).drawn(),
         *Box(495, 270, ("ingest", "in offset order"), height=50).drawn(),
-        *Box(300, 270, ("offsets, Position", "where the release keeps them"), height=50, width=190).drawn(),
+        *Box(300, 270, ("offsets, Position", "in files or in the store"), height=50, width=190).drawn(),
         *Box(100, 270, ("verify, swap", "stores become visible here"), "kept", 180, 50).drawn(),
         _arrow(((595, 270), (570, 270))),
         _arrow(((420, 270), (395, 270))),
@@ -204,8 +204,8 @@ def exchange() -> str:
         _arrow(((265, 160), (330, 160), (400, 66), (465, 66))),
         _label(365, 56, "renameat2", "code"),
         _label(365, 182, "one system call", "small"),
-        *Box(150, 250, ("interrupted here", "the next command removes the tree"), "box", 230, 50).drawn(),
-        *Box(580, 250, ("interrupted here", "the next command completes the run"), "box", 230, 50).drawn(),
+        *Box(150, 250, ("interrupted here", "the next command deletes the tree"), "box", 230, 50).drawn(),
+        *Box(580, 250, ("interrupted here", "the next command finishes the run"), "box", 230, 50).drawn(),
         _arrow(((695, 160), (725, 160), (725, 66), (697, 66))),
         _label(735, 117, "undo swaps them back", "small left"),
     ]

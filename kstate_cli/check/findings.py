@@ -14,7 +14,7 @@ class Level(Enum):
     """How severe a finding is."""
 
     EXPECTED = "expected"
-    """This is normal behavior of Kafka Streams. You do not need to do anything, and the exit code does not change."""
+    """Kafka Streams normally behaves this way. You do not need to do anything, and the exit code does not change."""
     WARNING = "warning"
     """Kafka Streams will restore records, either at the next start or later."""
     ERROR = "error"

@@ -239,7 +239,7 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
         ),
     ),
     "timeout": KeyRule(
-        _span, _SPAN, 'How long each command of the step may run before kstate stops it. The default is "1h".'
+        _span, _SPAN, 'How long each command in the step may run before kstate stops it. The default is "1h".'
     ),
 }
 _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {

@@ -219,8 +219,8 @@ KEYS: Final[Mapping[str, _Key]] = {
         '"table", "processor" or "topic"',
         (
             "The source of the records if the store has no changelog topic. `topic` means the source "
-            "topic of a table (`topology.optimization`). For a global store, `table` means a `globalTable`. "
-            "`processor` means `addGlobalStore`, whose processor may transform records."
+            "topic of a table (`topology.optimization`). For a global store, `table` means `globalTable`, "
+            "and `processor` means `addGlobalStore` with a processor that may transform records."
         ),
     ),
     "changelog": _Key(
