@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeSet;
 import java.util.concurrent.locks.LockSupport;
 
 import org.apache.kafka.clients.admin.Admin;
@@ -41,6 +42,7 @@ import org.apache.kafka.streams.state.WindowStore;
 final class Farm {
     private static final long POLL_NANOS = 2_000_000;
     private static final long RUNNING_MS = 300;
+    private static final long UNSURE_MS = 5_000;
     private static final long TOGETHER_NANOS = 10_000_000_000L;
     private static final String OWN = "kills";
     /** Topologies besides those of the harness: see the server that adds them. */
@@ -125,6 +127,7 @@ final class Farm {
         boolean again;
         long runningSince;
         final long patience;
+        TreeSet<String> sources = new TreeSet<>();
 
         Instance(final Args args, final String bootstrap, final long nanos) {
             this.args = args;
@@ -142,6 +145,7 @@ final class Farm {
             features.addAll(MORE);
             final StreamsBuilder builder = name.equals(OWN) ? own(naming, nanos) : Topologies.build(name, naming, features);
             final Topology topology = builder.build(config);
+            sources = Runner.sources(topology.describe());
             if (args.has("describe-into")) {
                 describe(topology);
             }
@@ -323,6 +327,45 @@ final class Farm {
     }
 
     /**
+     * With "idle-ms": waits until nothing was processed for so long, and all input is committed. A host that is too busy to run the
+     * applications looks idle as well. What is committed of internal topics counts only until nothing has happened for a while.
+     */
+    private static void awaitConsumed(final Args args, final List<Instance> all, final long deadline) throws Exception {
+        if (!args.has("idle-ms")) {
+            return;
+        }
+        final Idle idle = new Idle(args);
+        double before = -1;
+        long since = System.nanoTime();
+        try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
+            while (System.nanoTime() < deadline) {
+                final double total = all.stream().mapToDouble(Instance::processed).sum();
+                if (total != before) {
+                    before = total;
+                    since = System.nanoTime();
+                }
+                final boolean unsure = System.nanoTime() - since > UNSURE_MS * 1_000_000;
+                if (idle.since(all, total) && isConsumed(admin, all, unsure)) {
+                    return;
+                }
+                Thread.sleep(20);
+            }
+        }
+    }
+
+    private static boolean isConsumed(final Admin admin, final List<Instance> all, final boolean unsure) throws Exception {
+        for (final Instance each : all) {
+            if (!each.failed) {
+                final String lag = Runner.lag(admin, each.app, each.sources);
+                if (lag != null && !(unsure && lag.startsWith(Runner.INTERNAL))) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    /**
      * Starts the applications on what is there, waits until each is RUNNING or its "patience" in seconds is over, and closes
      * them. With "idle-ms" it waits until they have processed their input, too.
      */
@@ -347,11 +390,7 @@ final class Farm {
             }
             Thread.sleep(20);
         }
-        final Idle idle = new Idle(args);
-        while (args.has("idle-ms") && System.nanoTime() < deadline
-            && !idle.since(all, all.stream().mapToDouble(Instance::processed).sum())) {
-            Thread.sleep(20);
-        }
+        awaitConsumed(args, all, deadline);
         for (final Instance each : all) {
             final String state = each.streams == null ? "none" : each.streams.state().toString();
             final double processed = each.streams == null ? 0 : each.processed();

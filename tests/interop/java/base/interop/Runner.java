@@ -338,10 +338,8 @@ final class Runner {
         }
     }
 
-    /** True once RUNNING, every source partition is committed to its end, and nothing was processed for a while. */
-    private boolean consumedAll(final KafkaStreams streams, final TopologyDescription description) throws Exception {
-        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 400)).toNanos();
-        final long killAt = args.num("kill-at-records", Long.MAX_VALUE);
+    /** The topics that the tasks of a topology read; internal ones without the prefix of their application. */
+    static TreeSet<String> sources(final TopologyDescription description) {
         final TreeSet<String> sources = new TreeSet<>();
         for (final TopologyDescription.Subtopology sub : description.subtopologies()) {
             for (final TopologyDescription.Node node : sub.nodes()) {
@@ -350,6 +348,14 @@ final class Runner {
                 }
             }
         }
+        return sources;
+    }
+
+    /** True once RUNNING, every source partition is committed to its end, and nothing was processed for a while. */
+    private boolean consumedAll(final KafkaStreams streams, final TopologyDescription description) throws Exception {
+        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 400)).toNanos();
+        final long killAt = args.num("kill-at-records", Long.MAX_VALUE);
+        final TreeSet<String> sources = sources(description);
         double processed = -1;
         long since = System.nanoTime();
         long lagChecked = 0;
@@ -383,12 +389,12 @@ final class Runner {
                     idleMs = 0;
                 } else {
                     if (idleMs == 0 && System.nanoTime() - lagChecked > 50_000_000L) {
-                        lag = lag(admin, sources);
+                        lag = lag(admin, app, sources);
                         lagChecked = System.nanoTime();
                         idleMs = lag == null ? IDLE_MS : lag.startsWith(INTERNAL) ? IDLE_UNSURE_MS : 0;
                     }
                     if (idleMs > 0 && System.nanoTime() - since >= idleMs * 1_000_000L) {
-                        final String still = lag(admin, sources);
+                        final String still = lag(admin, app, sources);
                         if (still == null || idleMs == IDLE_UNSURE_MS) {
                             Json.print("event", "drained", "processed", processed, "ms", ms(), "lag", still);
                             return true;
@@ -420,10 +426,10 @@ final class Runner {
         return sum;
     }
 
-    private static final String INTERNAL = "internal: ";
+    static final String INTERNAL = "internal: ";
 
     /** Null when all topics are committed to their ends; else a text naming the first that is not, internal ones last. */
-    private String lag(final Admin admin, final TreeSet<String> sources) throws Exception {
+    static String lag(final Admin admin, final String app, final TreeSet<String> sources) throws Exception {
         final Map<TopicPartition, OffsetAndMetadata> committed =
             admin.listConsumerGroupOffsets(app).partitionsToOffsetAndMetadata().get();
         final Map<TopicPartition, OffsetSpec> wanted = new LinkedHashMap<>();
