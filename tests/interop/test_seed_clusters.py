@@ -428,15 +428,20 @@ def test_the_same_application_continues_on_another_cluster(
     # The page has the same id on both clusters: each cluster has an application of its own.
     monkeypatch.chdir(tmp_path)
     names = {"/dump/orders": "dump", "orders": app.name, "old:9092": harness.bootstrap, "new:9092": other.bootstrap}
-    write, check = page_commands("another-cluster.md", names)
+    write, judge_conditions, check = page_commands("another-cluster.md", names)
     dumped = kstate(*write)
     assert dumped.status == 0, dumped.report
+    # Only the user can compare the input topics and, without a specification, the tables.
+    judged = kstate(*judge_conditions, "-o", "json")
+    assert judged.status == 1 and not judged.summary["errors"], judged.report
     checked = kstate(*check, "-o", "json")
     assert checked.status == 0, checked.report
     before = {name: facts.topic_id for name, facts in read_topics(Connection(harness.bootstrap, {}), topics).items()}
     seeded = kstate(*[word for word in check if word != "--dry-run"], "-o", "json")
     assert seeded.status == 0, seeded.report
     assert seeded.summary["written"] > 0 and seeded.summary["copied_offsets"] > 0
+    complete = kstate(*judge_conditions, "-o", "json")
+    assert complete.status == 0, complete.report
     assert before == {
         name: facts.topic_id for name, facts in read_topics(Connection(harness.bootstrap, {}), topics).items()
     }
