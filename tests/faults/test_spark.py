@@ -27,7 +27,7 @@ STEPS = 9
 """From the opening of the journal for the announcement to the sync of the record."""
 ANNOUNCED = 1
 """The announcement is written."""
-_ENDS_WITHIN = 30
+_ENDS_WITHIN = 300
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from .jvm import Event, Jvm, Reply
 from .releases import InteropError
 
 _START_SECONDS = 600
-_STOP_SECONDS = 120
+_STOP_SECONDS = 600
 _LOADED_SECONDS = 1800
 """A batch of load waits until the one before is consumed: as long as the application stands still."""
 LONG_SESSIONS = {"session.timeout.ms": "600000", "max.poll.interval.ms": "600000", "producer.transaction.timeout.ms": "600000"}  # fmt: skip

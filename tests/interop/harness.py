@@ -191,9 +191,9 @@ class Harness:
         if self._broker is None:
             return
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        names = [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]
+        names = [name for name in admin.list_topics(timeout=300).topics if not name.startswith("__")]
         if names:
-            for deletion in admin.delete_topics(names, operation_timeout=60, request_timeout=90).values():
+            for deletion in admin.delete_topics(names, operation_timeout=300, request_timeout=300).values():
                 deletion.result()
 
     def delete(self, version: str, app: App) -> None:

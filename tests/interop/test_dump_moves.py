@@ -46,7 +46,7 @@ from .support import ALL, ROOT, kstate
 
 pytestmark = [pytest.mark.interop, pytest.mark.rotating(5)]
 
-_SECONDS = 240
+_SECONDS = 600
 KILLS = 100 if ALL else 6
 KILLED = (
     (),
@@ -81,7 +81,7 @@ class Topic:
         (future,) = self.admin.delete_topics([self.name]).values()
         future.result()
         deadline = time.monotonic() + _SECONDS
-        while self.name in self.admin.list_topics(timeout=60).topics:
+        while self.name in self.admin.list_topics(timeout=300).topics:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
@@ -716,7 +716,7 @@ def _again(broker: Broker, name: str) -> Topic:
     topic = object.__new__(Topic)
     topic.bootstrap, topic.name = broker.bootstrap, name
     topic.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    until(lambda: name in topic.admin.list_topics(timeout=60).topics)
+    until(lambda: name in topic.admin.list_topics(timeout=300).topics)
     topic._producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "log_level": 0})
     return topic
 

@@ -75,7 +75,7 @@ def test_documented_permissions_are_necessary_and_sufficient(broker: Broker, tmp
     producer = Producer({**own, "bootstrap.servers": broker.bootstrap})
     for number in range(20):
         producer.produce(TOPIC, b"v", str(number).encode())
-    assert producer.flush(60) == 0
+    assert producer.flush(300) == 0
     file, out = settings(tmp_path, "backup", SECRET), tmp_path / "dump"
 
     def dump(*words: object) -> tuple[int, str]:

@@ -70,7 +70,7 @@ class World:
         for future in topics.values():
             future.result()
         # The controller has them, the broker's metadata perhaps not yet: who produces would create them a second time.
-        while not topics.keys() <= admin.list_topics(timeout=60).topics.keys():
+        while not topics.keys() <= admin.list_topics(timeout=300).topics.keys():
             time.sleep(0.05)
         harness.produce(version, self.app, BATCH)
         self.old, self.new = folder / "old.txt", folder / "new.txt"

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.interop
 
 RELEASE, STORE = "4.3.1", "latest-order"
 RETENTION_MS = 3_000
-_SECONDS = 120
+_SECONDS = 600
 
 
 @pytest.fixture(scope="module")

@@ -265,14 +265,14 @@ def _unstable(left: Left) -> None:
     plain = Producer({"bootstrap.servers": left.harness.bootstrap})
     for _ in range(first):
         plain.produce(key.topic, b"v", b"k", key.partition)
-    assert not plain.flush(60)
+    assert not plain.flush(300)
     conf = {"transactional.id": f"open-{key.topic}", "transaction.timeout.ms": 600_000}
     producer = Producer({**conf, "bootstrap.servers": left.harness.bootstrap})
     producer.init_transactions()
     producer.begin_transaction()
     for _ in range(3):
         producer.produce(key.topic, b"v", b"k", key.partition)
-    assert not producer.flush(60)
+    assert not producer.flush(300)
     left.commit({key: CommittedOffset(first + 2)})
 
 

@@ -27,7 +27,7 @@ BEFORE = "4.3.1"
 _BATCH = Batch(records=300, keys=10, value_bytes=400, seed=7, partitions=1)
 _INPUTS = ("events", "table", "versioned", "left", "right", "fk-left", "fk-right")
 _IDLE_MS = 1500
-_SECONDS = 150
+_SECONDS = 600
 _PATIENCE = {True: 60, False: 400}
 """Seconds after which a client that is not RUNNING hangs: if ``check`` predicts that it may, and if not."""
 _IN_MEMORY = "kv-memory"

@@ -20,7 +20,7 @@ from typing import Any
 from tests import json_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-_SECONDS = 180
+_SECONDS = 600
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL, -signal.SIGSEGV)
 """Or dead by a fault of librdkafka 2.16, whose main thread rarely follows a null pointer: once in 1,500 calls."""
 
@@ -142,7 +142,7 @@ class Calls:
         assert self._zygote.stdin is not None and self._zygote.stdout is not None
         self._zygote.stdin.close()
         self._zygote.wait(300)
-        self._reader.join(30)
+        self._reader.join(300)
         self._zygote.stdout.close()
 
     def start(self, argv: Sequence[str], clock: Clock) -> Call:

@@ -16,7 +16,7 @@ from tests.interop.broker import Broker
 
 from .histories import Histories, Partition, Record, Rows
 
-SECONDS = 60
+SECONDS = 300
 CLEANER = """
 log.cleaner.enable=true
 log.cleaner.backoff.ms=20

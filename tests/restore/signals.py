@@ -27,7 +27,7 @@ from tests.bench.make_dump import make_dump
 
 from . import support
 
-SECONDS = 240
+SECONDS = 600
 """Much more than a restoration takes, on a machine that does much else."""
 IN_TURN = ("--master", "local[1,4]")
 """Two slices, one after the other."""
@@ -67,7 +67,7 @@ class Watched:
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)
             status = self.process.wait()
-        self._reader.join(10)
+        self._reader.join(300)
         return status, "".join(self.lines)
 
     def has_line(self, **members: str) -> bool:

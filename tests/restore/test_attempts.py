@@ -104,7 +104,7 @@ def wait_for_a_finished_slice(process: subprocess.Popen[str], app: Path) -> int:
 
 def end(process: subprocess.Popen[str], number: signal.Signals, stopped: int) -> None:
     """Ends the command. The attempt that was stopped never comes to its end, which takes no longer than that of Spark."""
-    jvm, deadline = os.getsid(stopped), time.monotonic() + 60
+    jvm, deadline = os.getsid(stopped), time.monotonic() + 300
     process.send_signal(number)
     with contextlib.suppress(ProcessLookupError):
         while lives(jvm) and time.monotonic() < deadline:

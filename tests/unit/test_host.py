@@ -123,7 +123,7 @@ def limit(mebibytes):
 
 def _run_limited(code: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", _LIMITED + code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _LIMITED + code], capture_output=True, text=True, check=True, timeout=300
     ).stdout
 
 

@@ -26,7 +26,7 @@ def test_terminal_shows_slow_work_and_clears_the_line(monkeypatch: pytest.Monkey
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     with waiting("reading stores", seconds=0.001):
         while "reading stores" not in screen.getvalue() and time.monotonic() < end:
             time.sleep(0.001)
