@@ -122,7 +122,7 @@ RESTORATION_STATES: Final = {
     RestoreState.PENDING_ERROR.value: Texts(
         "A step failed, and kstate is closing Spark, databases and locks",
         (
-            "The next state is ERROR. A restoration can enter this state from every other state, because closing "
+            "The next state is ERROR. A restoration can enter this state from any other state, because closing "
             "can fail. A Streams client cannot."
         ),
         rule=_LIKE,

@@ -343,8 +343,8 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
         "The suppliers of several processors return the same StoreBuilder. Some patch releases put these processors "
         "into separate sub-topologies. Each of these has its own copy of the store, and all copies write to one "
         "changelog. 4.2.2 and 4.4.0 build one sub-topology with one store. The task numbers then change, and "
-        "Streams restores the stores that move. With the descriptions of both topologies, kstate can move "
-        "every other store. Streams restores the shared store, because none of its copies has all records."
+        "Streams restores the stores that move. With the descriptions of both topologies, kstate can move all other "
+        "stores. Streams restores the shared store, because none of its copies has all records."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(

@@ -26,7 +26,7 @@ _UNCLEAN = (
     f"to rebuild the whole task because it may contain uncommitted rows, repeat this command with {option.WIPE_UNCLEAN}"
 )
 _REBUILD_GLOBAL = (
-    "when Streams starts, it rebuilds global stores from the beginning of their topics. To restore them at once: "
+    "when Streams starts, it rebuilds global stores from the beginning of their topics. To restore them now: "
     f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 
