@@ -436,7 +436,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     "command line take precedence over [environment variables](../environment.md), and both take "
                     "precedence over the file. If the file describes stores, commands also use it as the `--spec` "
                     "file. If you specify the file with `KSTATE_CONFIG`, kstate reads only the keys that also have an "
-                    "environment variable. In particular, it does not read a directory from the file."
+                    "environment variable. In particular, it does not read a directory from the file. To see which "
+                    "values a command uses, run it with `kstate --debug`."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
