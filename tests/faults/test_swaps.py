@@ -2,6 +2,8 @@
 A directory on the way becomes a symbolic link while a command runs: nothing behind the link is changed.
 
 Each directory that a command uses is replaced at a few calls that are spread over the command; KSTATE_FAULTS=all takes every third.
+Another test exchanges the directory and the link again and again while the command runs, so that a check before or after a call does
+not see the link.
 Behind the link are files with the same names as in the directory, so that a command that follows it would find all that it
 needs. RocksDB opens its files by path and follows the link: its own files may be changed then, and the command must fail.
 """
@@ -12,9 +14,12 @@ import functools
 import os
 import re
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -153,6 +158,62 @@ def test_nothing_behind_a_link_is_changed(attacked: Kstate, tmp_path: Path, name
     print(f"{name}: {swapped} of {count} replaced, {calls} calls")
     assert swapped > count // 5
     assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:40])
+
+
+@pytest.mark.rotating(2)
+# RocksDB creates databases by path, so the files behind a link are only those of RocksDB.
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("restore-lost")])
+def test_nothing_behind_a_link_that_comes_and_goes_is_changed(attacked: Kstate, tmp_path: Path, name: str) -> None:
+    case, state, trap = CASES[name], tmp_path / "w" / "state", tmp_path / "trap"
+    app = case.make(attacked, state)
+    template, changed, link = tmp_path / "template", tmp_path / "changed", tmp_path / "link"
+    _copy(state, template)
+    ended, _ = run(attacked, case, app, "nothing", trap, 0)
+    assert ended.status == 0, ended.output
+    _copy(state, changed)
+    whole = template if case.command[0] == "clean" else changed
+    wrong = []
+    for number, place in enumerate(directories(whole, app.name)):
+        _copy(template, state)
+        _copy(next(path for path in (whole / place, template / place, changed / app.name) if path.is_dir()), trap)
+        if os.path.lexists(link):
+            (os.unlink if link.is_symlink() else shutil.rmtree)(link)
+        link.symlink_to(trap)
+        before = facts(trap)
+        with _exchanging(state / place, link, number):
+            ended, _ = run(attacked, case, app, "nothing", trap, 0)
+        after = facts(trap)
+        # RocksDB creates a directory for its files if the link has none of that name.
+        created = {path for path in before.keys() ^ after.keys() if stat.S_ISDIR((before | after)[path][1])}
+        if ended.status not in (0, WARNED) and created:
+            before = {
+                path: after.get(path, status) if stat.S_ISDIR(status[1]) else status for path, status in before.items()
+            }
+            after = {path: status for path, status in after.items() if path not in created}
+        wrong += [f"{place}: {line}" for line in problems(before, after, ended)]
+    assert not wrong, "\n".join(wrong)
+
+
+@contextmanager
+def _exchanging(directory: Path, link: Path, seed: int) -> Iterator[None]:
+    """Exchange a directory and a link in another process, at random moments, until the end of the block."""
+    process = subprocess.Popen([sys.executable, "-c", _EXCHANGES, directory, link, str(seed)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+_EXCHANGES = """
+import ctypes, os, random, sys, time
+directory, link, seed = sys.argv[1:]
+libc, draw = ctypes.CDLL(None), random.Random(seed)
+while True:
+    libc.renameat2(-100, os.fsencode(directory), -100, os.fsencode(link), 2)  # RENAME_EXCHANGE
+    if draw.random() < 0.3:
+        time.sleep(draw.random() * 0.002)
+"""
 
 
 def _copy(source: Path, target: Path) -> None:

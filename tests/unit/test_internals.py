@@ -196,6 +196,25 @@ def test_every_statement_has_a_proof() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_inputs_of_the_threat_model_have_proofs() -> None:
+    """The table of inputs in docs/security.md; nothing limits the environment and the options."""
+    page = ROOT / "docs" / "security.md"
+    (table,) = [text for text in content(page).split("\n\n") if text.startswith("| the attacker can write to |")]
+    header, _, *rows = table.splitlines()
+    assert header.endswith("| proof |") and len(rows) == 8
+    proofs = {row.split(" | ")[0].strip("| "): TEST.findall(row.split(" | ")[-1]) for row in rows}
+    assert proofs.pop("the environment and the options") == []
+    wrong = [name for name, tests in proofs.items() if not tests]
+    for name, tests in proofs.items():
+        for path, test in tests:
+            if not (ROOT / path).is_file() or (test and test not in functions(ROOT / path)):
+                wrong.append(f"{name}: {path}::{test}")
+    assert not wrong, wrong
+    # Each input of the table also has a row about its writers.
+    (writers,) = [text for text in content(page).split("\n\n") if text.startswith("| input | users who can write")]
+    assert len(writers.splitlines()) == 2 + 7
+
+
 @pytest.mark.parametrize("heading", ["offset-through-migrate", "record-through-restore"])
 def test_the_ways_go_through_functions_that_are_there(heading: str) -> None:
     text = section(ROOT / INTERNALS / "architecture.md", f"the-way-of-{'an' if heading[0] == 'o' else 'a'}-{heading}")
