@@ -150,8 +150,8 @@ class Kstate:
         """
         output = Path(self._folder.name) / "output"
         names = 2 if command[0] == "query" else 1
-        # maintain reads the directory from its file.
-        argv = [*command] if command[0] == "maintain" else [*command[:names], str(app), *command[names:]]
+        # maintain reads the directory from its file, and dump reads none.
+        argv = [*command] if command[0] in ("maintain", "dump") else [*command[:names], str(app), *command[names:]]
         self._wait_until_ready()
         env = {**environment(app.parent), **(env or {})}
         request = {"argv": argv, "env": env, "output": str(output), "waits": bool(alone)}

@@ -29,10 +29,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .case import Case, Sweep
-from .cases import DOWN
 from .disks import WITH_JOURNAL, WITHOUT_JOURNAL, Disk, disk
 from .forked import Ended, Kstate
-from .small import STORES, small
+from .outputs import Dump, Output, Repository
 from .trials import CASES, Lab, Outcome, Record, Trial, defects
 
 RECORD = Path(__file__).with_suffix(".jsonl")
@@ -133,57 +132,50 @@ def problems(sweep: Sweep, ended: Ended, which: str) -> list[str]:
     return wrong
 
 
-SNAPSHOT = "snapshot"
-"""The case whose disk has a snapshot repository instead of a state directory."""
+OUTPUTS: dict[str, type[Output]] = {"snapshot": Repository, "dump": Dump}
+"""The cases whose disk has a repository or a dump instead of a state directory."""
 
 
-class Repository:
-    """Takes a second snapshot into a repository that has one, of an application with other stores."""
+class OutputLab:
+    """Writes versions to the disk, and lets its power fail while the second one is written."""
 
-    def __init__(self, at: Disk, kstate: Kstate, folder: Path) -> None:
+    def __init__(self, at: Disk, kind: type[Output], kstate: Kstate, folder: Path) -> None:
         self.disk = at
-        self.kstate = kstate
-        first, self.stores = STORES[:2], STORES[2:4]
-        self.first = small(DOWN.golden, folder / "first" / "state", first)
-        self.second = small(DOWN.golden, folder / "second" / "state", self.stores)
+        self.output = kind(kstate, folder, at.folder / "output")
         self.seconds = 0.0
 
     def run(self, failure: Failure) -> Row:
-        """Let the power fail once: the first snapshot stays whole, and the second one exists completely or not at all."""
+        """Let the power fail once: the first version stays whole, and the second one exists completely or not at all."""
         began = time.monotonic()
-        folder = self.disk.folder / "repository"
-        shutil.rmtree(folder, ignore_errors=True)
-        self._take(self.first, folder)
+        shutil.rmtree(self.output.path, ignore_errors=True)
+        self._write(0)
         if not self.seconds:
-            self._take(self.second, folder)
+            began = time.monotonic()
+            self._write(1)
             self.seconds = time.monotonic() - began
             return self.run(failure)
         self.disk.sync()
-        command = (SNAPSHOT, "--out", str(folder), "--quiet")
-        ended = interrupt(self.kstate, self.disk, self.second, command, *failure.draw(self.seconds))
+        kstate, (app, command) = self.output.kstate, self.output.command(1)
+        ended = interrupt(kstate, self.disk, app, command, *failure.draw(self.seconds))
         self.disk.unmount()
         self.disk.mount()
-        count = self._verified(folder)
-        wrong = defects(ended)
+        count, wrong = self.output.versions()
+        wrong += defects(ended)
         if count not in (1, 2) or (ended.status == 0 and count != 2):
-            wrong.append(f"exit {ended.status}, {count} snapshots: {ended.output[-500:]}")
-        self._take(self.second, folder)
-        if self._verified(folder) != count + 1:
-            wrong.append("the next snapshot is not there")
+            wrong.append(f"exit {ended.status}, {count} versions: {ended.output[-500:]}")
+        self._write(1)
+        now, more = self.output.versions()
+        wrong += more
+        if now != count + 1:
+            wrong.append("the next version is not there")
         return Row(
             **dataclasses.asdict(failure), status=ended.status, directory="new" if count == 2 else "old",
             wrong="; ".join(wrong), seconds=round(time.monotonic() - began, 2),
         )  # fmt: skip
 
-    def _take(self, app: Path, folder: Path) -> None:
-        ended = self.kstate(app, (SNAPSHOT, "--out", str(folder), "--quiet"))
+    def _write(self, number: int) -> None:
+        ended = self.output.write(number)
         assert ended.status == 0, ended.output
-
-    def _verified(self, folder: Path) -> int:
-        """Verify each byte of the repository; return the number of its snapshots."""
-        ended = self.kstate(folder, ("verify-snapshots",))
-        assert ended.status == 0, ended.output
-        return len(list((folder / "generations").glob("2*.json")))
 
 
 def failures(count: int, kinds: tuple[str, ...]) -> list[Failure]:
@@ -193,7 +185,7 @@ def failures(count: int, kinds: tuple[str, ...]) -> list[Failure]:
     while len(rows) < count:
         for kind in kinds:
             options = MOUNT_OPTIONS[kind]
-            names = [case.name for case in CASES] + [SNAPSHOT]
+            names = [*(case.name for case in CASES), *OUTPUTS]
             rows += [Failure(name, kind, options[seed % len(options)], seed) for name in names]
         seed += 1
     return rows[:count]
@@ -206,15 +198,20 @@ def run_all(rows: list[Failure], folder: Path, report: Callable[[Row], None]) ->
         for kind, options in dict.fromkeys((row.file_system, row.options) for row in rows):
             with disk(folder, kind, options) as mounted:
                 lab = PowerLab(mounted, kstate)
-                with tempfile.TemporaryDirectory(dir=folder) as elsewhere:
-                    repository = Repository(mounted, kstate, Path(elsewhere))
-                    for failure in rows:
-                        if (failure.file_system, failure.options) != (kind, options):
-                            continue
-                        if failure.case == SNAPSHOT:
-                            report(repository.run(failure))
-                        else:
-                            report(lab.run(by_name[failure.case], failure))
+                here = [row for row in rows if (row.file_system, row.options) == (kind, options)]
+                for failure in here:
+                    if failure.case in by_name:
+                        report(lab.run(by_name[failure.case], failure))
+                for name, output_kind in OUTPUTS.items():
+                    of_output = [row for row in here if row.case == name]
+                    if of_output:
+                        with tempfile.TemporaryDirectory(dir=folder) as elsewhere:
+                            outputs = OutputLab(mounted, output_kind, kstate, Path(elsewhere))
+                            try:
+                                for failure in of_output:
+                                    report(outputs.run(failure))
+                            finally:
+                                outputs.output.close()
 
 
 def main() -> int:
@@ -222,9 +219,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--file-system", choices=sorted(MOUNT_OPTIONS), action="append")
+    parser.add_argument("--case", choices=[*(case.name for case in CASES), *OUTPUTS], action="append")
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()
     rows = failures(options.count, tuple(options.file_system or MOUNT_OPTIONS))
+    rows = [row for row in rows if not options.case or row.case in options.case]
     record = Record(options.record, Row)
     there = record.rows()
     with tempfile.TemporaryDirectory(prefix="kstate-power-") as folder:

@@ -20,22 +20,18 @@ import signal
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-from kstate_cli.export.files import MANIFEST as EXPORT_MANIFEST
-
 from .case import Case, Sweep
-from .cases import DOWN, IN_PARTS, SMALLEST
+from .cases import IN_PARTS, SMALLEST
 from .file_operations import STRACE_OPTIONS, Recording, Tree, read_operations
 from .forked import Ended, Kstate
 from .lost_writes import ORDERS, PowerFailure, draw
+from .outputs import Dump, Export, Output, Repository
 from .power import problems
 from .restorations import RESTORED_IN_PARTS
-from .small import STORES, small
 from .trees import meaning
 from .trials import Outcome, Record, Trial, defects
 
@@ -103,6 +99,9 @@ class Directory:
         repairs = self.sweep.case.repairs
         return which, wrong + self.sweep.repaired(self.app, repairs[turn % len(repairs)])
 
+    def close(self) -> None:
+        """Do nothing."""
+
     def _which(self, tree: Tree) -> str:
         """Compare the directory, once for each content that it has in any trial."""
         number = tree.find(self.app.name)
@@ -112,131 +111,50 @@ class Directory:
         return self._meanings[digest]
 
 
-class Output(ABC):
-    """Replays a command that writes versions of something to a folder, which is not an application directory."""
+class Folder:
+    """Replays a command that writes a version of something to a folder."""
 
-    def __init__(self, kstate: Kstate, folder: Path, before: int) -> None:
+    def __init__(self, kind: type[Output], before: int, kstate: Kstate, folder: Path) -> None:
         """Write `before` versions, and record the next one."""
-        self.kstate = kstate
         self.disk = (folder / "disk").resolve()
         self.disk.mkdir(parents=True)
-        # The command creates two folders.
-        self.path = self.disk / "backup" / "output"
-        self.folder = folder
         self.before = before
-        self.prepare()
+        # The command creates both folders.
+        self.output = kind(kstate, folder, self.disk / "backup" / "output")
         for number in range(before):
-            ended = self.write(number)
+            ended = self.output.write(number)
             assert ended.status == 0, ended.output
-        tree = Tree.read(self.disk)
-        with self.tracing():
-            ended = self.write(before)
-        assert ended.status == 0, ended.output
-        self.recording = read_operations(ended.traced, tree, self.disk)
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Create what the command reads."""
-
-    @abstractmethod
-    def write(self, number: int) -> Ended:
-        """Run the command."""
-
-    def tracing(self) -> AbstractContextManager[object]:
-        """Return the context in which strace is attached."""
-        return self.kstate.under(*STRACE_OPTIONS)
-
-    @abstractmethod
-    def versions(self) -> tuple[int, list[str]]:
-        """Return the number of versions, and what is wrong with them."""
+        self.recording = record(self.output.kstate, *self.output.command(before), self.disk)
 
     def judge(self, tree: Tree, *, has_ended: bool, turn: int) -> tuple[str, list[str]]:
         """Return whether the version exists, and what is wrong with it or with the next one."""
         shutil.rmtree(self.disk)
         tree.write(self.disk)
-        count, wrong = self.versions()
-        if has_ended and count != self.before + 1:
-            wrong.append(f"the command ended with 0, and there are {count} versions")
-        wrong += self.counts(count) + defects(ended := self.write(turn % 2))
-        if ended.status:
-            wrong.append(f"the next one: exit {ended.status}: {ended.output[-800:]}")
-        return "new" if count == self.before + 1 else "old", wrong + self.after(count, turn % 2)
+        count, wrong = self.output.versions()
+        expected = {self.before + 1} if has_ended else {self.before, self.before + 1}
+        if count not in expected and (has_ended or self.output.keeps_earlier):
+            wrong.append(f"{count} versions instead of {sorted(expected)}")
+        number = turn % 2
+        ended = self.output.write(number)
+        now, more = self.output.versions()
+        wrong += defects(ended) + more
+        if ended.status or now != (count if self.output.keeps_earlier else number) + 1:
+            wrong.append(f"the next one: exit {ended.status}, {now} versions: {ended.output[-800:]}")
+        return "new" if count == self.before + 1 else "old", wrong
 
-    def counts(self, count: int) -> list[str]:
-        """Return what is wrong with the number of versions before the command has ended."""
-        return [] if count in (self.before, self.before + 1) else [f"{count} versions"]
-
-    def after(self, count: int, number: int) -> list[str]:
-        """Return what is wrong after the next version, whose number is also that of its input."""
-        now, wrong = self.versions()
-        return wrong if now == count + 1 else [*wrong, f"{now} versions after the next one"]
-
-
-class Repository(Output):
-    """Replays the first snapshot of a repository, or one of an application with other stores."""
-
-    def prepare(self) -> None:
-        """Create two applications."""
-        self.apps = [
-            small(DOWN.golden, self.folder / str(at) / "state", STORES[2 * at : 2 * at + 2]) for at in range(2)
-        ]
-
-    def write(self, number: int) -> Ended:
-        """Take a snapshot."""
-        return self.kstate(self.apps[number], ("snapshot", "--out", str(self.path), "--quiet"))
-
-    def versions(self) -> tuple[int, list[str]]:
-        """Verify each byte of the repository."""
-        count = len(list((self.path / "generations").glob("2*.json")))
-        if not count:
-            return 0, []
-        ended = self.kstate(self.path, ("verify-snapshots",))
-        return count, [] if ended.status == 0 else [f"verify-snapshots: exit {ended.status}: {ended.output[-800:]}"]
+    def close(self) -> None:
+        """End what the command needs."""
+        self.output.close()
 
 
-class Export(Output):
-    """Replays an export into a new folder, or over an older export: then no export is complete for a while."""
-
-    def prepare(self) -> None:
-        """Create the application, and both exports in another place."""
-        self.app = small(DOWN.golden, self.folder / "state", STORES[:1])
-        self.contents: dict[int, dict[str, bytes]] = {}
-        usual, self.path = self.path, self.folder / "elsewhere"
-        for number in range(2):
-            ended = self.write(number)
-            assert ended.status == 0, ended.output
-            self.contents[number] = {path.name: path.read_bytes() for path in self.path.iterdir()}
-        self.path = usual
-
-    def write(self, number: int) -> Ended:
-        """Export keys as bytes or as text."""
-        serde = ("bytes", "string")[number]
-        command = ("export", STORES[0], "--out", str(self.path), "--overwrite", "--key-serde", serde, "--quiet")
-        return self.kstate(self.app, command)
-
-    def versions(self) -> tuple[int, list[str]]:
-        """Return which export is complete: with a manifest, it must have its files."""
-        if not (self.path / EXPORT_MANIFEST).exists():
-            return 0, []
-        files = {path.name: path.read_bytes() for path in self.path.iterdir() if path.is_file()}
-        numbers = [number for number, content in self.contents.items() if content == files]
-        return (numbers[0] + 1, []) if numbers else (0, [f"the export with a manifest is incomplete: {sorted(files)}"])
-
-    def counts(self, count: int) -> list[str]:
-        """Return nothing: an old export that is being replaced may be incomplete."""
-        return []
-
-    def after(self, count: int, number: int) -> list[str]:
-        """Compare the bytes of the next export."""
-        return [] if self.versions() == (number + 1, []) else ["the next export is incomplete"]
-
-
-Subject = Directory | Output
+Subject = Directory | Folder
 OUTPUTS: dict[str, tuple[type[Output], int]] = {
     "snapshot-first": (Repository, 0),
     "snapshot-second": (Repository, 1),
     "export-first": (Export, 0),
     "export-again": (Export, 1),
+    "dump-first": (Dump, 0),
+    "dump-again": (Dump, 1),
 }
 """Commands that write versions, and the number of versions before."""
 
@@ -244,8 +162,7 @@ OUTPUTS: dict[str, tuple[type[Output], int]] = {
 def subject_of(name: str, kstate: Kstate, folder: Path) -> Subject:
     """Record the command of a case."""
     if name in OUTPUTS:
-        subject, before = OUTPUTS[name]
-        return subject(kstate, folder, before)
+        return Folder(*OUTPUTS[name], kstate, folder)
     return Directory(CASES[name], kstate, folder)
 
 
@@ -295,8 +212,11 @@ def run_all(rows: list[Replay], folder: Path, report: Callable[[Row], None]) -> 
         for name in dict.fromkeys(row.case for row in rows):
             (folder / name).mkdir()
             subject = subject_of(name, kstate, folder / name)
-            for trial in (row for row in rows if row.case == name):
-                report(run(subject, trial))
+            try:
+                for trial in (row for row in rows if row.case == name):
+                    report(run(subject, trial))
+            finally:
+                subject.close()
             shutil.rmtree(folder / name)
 
 
