@@ -6,7 +6,8 @@ One undisturbed run tells the system calls; from them the faults are generated, 
 by two more runs: one through the same filter of paths that faults are met by, in which no call comes after the last one
 of its kind, and one that is traced from the very start. By default the calls around the switch
 (journal, syncs, exchange) are killed and fail by turns, next to the exchange both; of every other kind of call a few, spread over the run, in the
-smallest directories; those with all kinds of stores, and the cases of `restore`, share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
+smallest directories; those with all kinds of stores, and the cases of `restore`, share one of each, of which each commit does
+a part. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
 about an hour on two cores for migrate, undo, clean, wipe and rehome, and two more for restore. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
 KSTATE_FAULTS_CASES=wipe,undo-down sweeps only the cases whose names begin so.
@@ -19,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.sampling import rotated
 
 from .case import Case, Sweep
 from .cases import IN_PARTS, SHARED, SMALLEST, WHOLE
@@ -37,7 +40,8 @@ SweepOf = Callable[[Case], Sweep]
 @pytest.mark.timeout(3600)  # an interrupted chunk would leave an answer of the zygote to the next one
 @pytest.mark.parametrize("number", range(CHUNKS))
 def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
-    cases = [(case, False) for case in (*SMALLEST, *SHARED, *RESTORED)]
+    others = (*rotated(SHARED, 5, "faults of large directories"), *rotated(RESTORED, 2, "faults of restorations"))
+    cases = [(case, False) for case in (*SMALLEST, *others)]
     if ALL:
         # A wipe has no parts: its directory keeps every store but those that it is asked to move out. Nor has a rehome.
         cases = [(case, case.command[0] in ("wipe", "rehome")) for case in (*WHOLE, *RESTORED)]
