@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All checks and tests. "scripts/test.sh all" runs every pair of releases, every fault and every case instead of a sample.
+# All checks, and a part of each kind of test. "scripts/test.sh all" runs every pair of releases, every fault and every case.
 source "$(dirname "$0")/env.sh"
 
 for tool in java mvn; do
