@@ -30,7 +30,8 @@ from .file_operations import (
 )
 from .forked import ROOT, Kstate
 from .lost_writes import JOURNAL, ORDERS, UNORDERED, PowerFailure, durable_part, without_syncs
-from .replay import Replay, Subject, run, subject_of
+from .replay import RECORD, Replay, Row, Subject, run, subject_of
+from .trials import Record
 
 SEEDS = 2
 """Of each case, for each order."""
@@ -159,3 +160,10 @@ def test_a_missing_synchronization_is_noticed(kstate: Kstate, memory: Path) -> N
                 break
         else:
             pytest.fail(f"nothing is wrong without the synchronizations {removed}")
+
+
+def test_the_record_shows_no_lost_directory() -> None:
+    rows = Record(RECORD, Row).rows()
+    assert len(rows) >= 500
+    assert {row.file_system for row in rows.values()} == set(ORDERS)
+    assert not [row for row in rows.values() if row.wrong]
