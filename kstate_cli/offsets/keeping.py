@@ -88,7 +88,7 @@ class Keeping:
         entries = position.to_checkpoint_entries()
         short = ""
         if len(entries) > 1:
-            short = f"position of {len(entries)} partitions"
+            short = f"position of {plural(len(entries), 'partition')}"
         return WriteFile(f"{self.task}/{position_file(store)}", render(entries), summary, short_text=short)
 
     def without_position(self, store: str, why: str) -> RemoveFile:
