@@ -561,6 +561,60 @@ def test_a_log_that_grows_after_it_was_compared(source: Source) -> None:
     source.seed("--journal", source.folder / "again.jsonl")
 
 
+class _BeforeComparison(Watcher):
+    """Does something between the writing of the records and their comparison."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+
+    def begin(self, text: str, records: int) -> None:
+        """Act before the comparison."""
+        if text == "comparing":
+            self._action()
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [("created", "contains records that this run has not written"), ("", "does not contain the records that kstate")],
+)
+def test_records_of_another_program_stop_the_run(source: Source, event: str, message: str) -> None:
+    """Before the first record of the run, or after its last one. The new group gets no offsets."""
+    cluster = Connection(source.harness.bootstrap, {})
+    request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
+    plan = plan_seed(request, read_facts(request), ())
+    new = f"{source.new}-count-changelog"
+
+    def send() -> None:
+        # Not the first planned record, which a run would continue after.
+        source.produce(new, records_of(1, keys=1, first=1))
+
+    with open_journal(source.journal) as journal, pytest.raises(RunFailed, match=message):
+        descriptor = os.dup(journal._descriptor)
+        try:
+            meddling = _Meddling(source.journal, descriptor, journal.events)
+            meddling.event, meddling.meddle = event, send
+            carry_out(request, plan, meddling, Watcher() if event else _BeforeComparison(send))
+        finally:
+            os.close(descriptor)
+    assert not read_committed(source.harness.bootstrap, {}, source.new, [TopicPartition(f"{source.app}-in", 0)])
+
+
+def test_the_broker_deletes_nothing_before_the_comparison(source: Source) -> None:
+    """The topics get the settings of the source afterwards."""
+    cluster = Connection(source.harness.bootstrap, {})
+    request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
+    plan = plan_seed(request, read_facts(request), ())
+    new = f"{source.new}-count-changelog"
+    settings: list[dict[str, str]] = []
+    with open_journal(source.journal) as journal:
+        read = _BeforeComparison(lambda: settings.append({**read_topics(cluster, [new])[new].settings}))
+        carry_out(request, plan, journal, read)
+    (during,) = settings
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    assert {**kept, "message.timestamp.type": "CreateTime"}.items() <= during.items()
+    assert read_topics(cluster, [new])[new].settings == source.settings
+
+
 def test_an_announced_topic_that_another_program_creates(source: Source) -> None:
     """A run was killed before it created the topic, and Kafka Streams has created it: with compaction."""
     source.seed()
