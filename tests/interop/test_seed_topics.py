@@ -610,8 +610,8 @@ def test_the_broker_deletes_nothing_before_the_comparison(source: Source) -> Non
         read = _BeforeComparison(lambda: settings.append({**read_topics(cluster, [new])[new].settings}))
         carry_out(request, plan, journal, read)
     (during,) = settings
-    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-    assert {**kept, "message.timestamp.type": "CreateTime"}.items() <= during.items()
+    retention = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    assert {**retention, "message.timestamp.type": "CreateTime"}.items() <= during.items()
     assert read_topics(cluster, [new])[new].settings == source.settings
 
 
