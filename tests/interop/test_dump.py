@@ -17,7 +17,7 @@ pytestmark = pytest.mark.interop
 RELEASE = "4.3.1"
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.parametrize("guarantee", ["eos", "alos"] if ALL else ["eos"])
 def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee: str) -> None:
     """Streams restores exactly the records after the dump's end, store by store, and has what it would have had.

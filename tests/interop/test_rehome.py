@@ -52,7 +52,7 @@ def ran(harness: Harness, folder: Path, version: str, guarantee: str) -> App:
     return app
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.parametrize(("version", "guarantee"), CASES)
 def test_another_topology_resumes_from_the_rehomed_stores(
     harness: Harness, tmp_path: Path, version: str, guarantee: str

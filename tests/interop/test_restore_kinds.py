@@ -125,7 +125,7 @@ def with_rows(rows: Rows, more: Rows) -> Rows:
     return rows | {name: sorted([*rows.get(name, []), *more[name]]) for name in more}
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("topology", "release", "guarantee", "files"), CASES)
 def test_restored_directory_serves_the_same(

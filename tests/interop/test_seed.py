@@ -98,7 +98,7 @@ def applications(topology: str, move: Move) -> tuple[App, App]:
     return old, replace(old, name=f"{old.name}-new", prefix=old.input)
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("move", MOVES, ids=[move.name for move in MOVES])
 def test_another_application_id_continues(harness: Harness, tmp_path: Path, move: Move) -> None:
@@ -135,7 +135,7 @@ def test_another_application_id_continues(harness: Harness, tmp_path: Path, move
     assert not [str(difference) for difference in differences]
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("move", COUNTED, ids=[move.name for move in COUNTED])
 def test_results_after_the_move_are_those_of_own_sums(harness: Harness, tmp_path: Path, move: Move) -> None:

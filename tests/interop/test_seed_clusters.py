@@ -412,7 +412,7 @@ def _condition(result: CommandResult, name: str) -> str:
     return str(state)
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.parametrize(("release", "guarantee"), [("4.2.1", "eos")])
 def test_the_same_application_continues_on_another_cluster(
     harness: Harness, other: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, guarantee: str

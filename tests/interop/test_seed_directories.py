@@ -89,7 +89,7 @@ def newest(records: Iterable[Record]) -> dict[bytes, Record]:
     return by_key
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
 def test_an_application_continues_from_its_directories(
@@ -375,7 +375,7 @@ def own_inputs(left: Left) -> Iterator[Left]:
     admin.delete_consumer_groups([left.directory.name])[left.directory.name].result()
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> None:
     """They are those of a seed with the old number, followed by one of its dump: all kinds, record by record."""
     left = own_inputs

@@ -41,7 +41,7 @@ def test_a_moved_application_has_the_computed_results(clusters: Clusters, tmp_pa
     assert proof.restored == 0 and proof.seeded > 0 and proof.results > 0
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.parametrize("case", COMPLETE, ids=lambda case: case.name)
 def test_a_moved_application_continues(clusters: Clusters, tmp_path: Path, case: Case) -> None:
     proof = prove(case, clusters, tmp_path)

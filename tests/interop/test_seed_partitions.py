@@ -73,7 +73,7 @@ CASES = [
 ]
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_application_continues_with_another_number_of_partitions(

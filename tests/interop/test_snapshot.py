@@ -24,7 +24,7 @@ WITHOUT_CHANGELOG = {"kv-nolog"}
 CASES = [("4.3.1", "eos"), ("4.2.1", "alos"), ("4.3.1", "alos"), ("4.2.1", "eos")]
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
 def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, release: str, guarantee: str) -> None:

@@ -84,7 +84,7 @@ HISTORIES: tuple[History, ...] = (run_and_close, switched_on, switched_off, upgr
 GUARANTEES: tuple[Guarantee, ...] = ("eos", "alos")
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("history", "guarantee", "target"),

@@ -45,7 +45,7 @@ GARBLED = {"grace-join-Buffer"}
 """Streams rewrites the keys of this buffer when it restores it (docs/internals/changelogs.md#grace-buffers)."""
 
 
-@pytest.mark.rotating(12, "whole jobs with Kafka Streams")
+@pytest.mark.rotating(17, "whole jobs with Kafka Streams")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
 def test_only_wiped_stores_are_restored(harness: Harness, tmp_path: Path, release: str, guarantee: str) -> None:
