@@ -12,17 +12,20 @@
 #
 # Mount the directory *above* the application's, as here: a change is an exchange of two directories in it.
 
-FROM debian:bookworm-slim AS build-slim
-COPY scripts/image-steps.sh /
-COPY dist/*/kstate-*.whl /wheel/
-RUN sh /image-steps.sh build slim /wheel/kstate-*.whl
+# scripts/base-image.sh pins it by the digest of the newest image.
+ARG BASE=debian:bookworm-slim
 
-FROM debian:bookworm-slim AS build-java
+FROM $BASE AS build-slim
 COPY scripts/image-steps.sh /
-COPY dist/*/kstate-*.whl /wheel/
-RUN sh /image-steps.sh build java /wheel/kstate-*.whl
+COPY dist/*/kstate-*.whl requirements.lock /wheel/
+RUN sh /image-steps.sh build slim /wheel/kstate-*.whl /wheel/requirements.lock
 
-FROM debian:bookworm-slim AS java
+FROM $BASE AS build-java
+COPY scripts/image-steps.sh /
+COPY dist/*/kstate-*.whl requirements.lock /wheel/
+RUN sh /image-steps.sh build java /wheel/kstate-*.whl /wheel/requirements.lock
+
+FROM $BASE AS java
 COPY scripts/image-steps.sh /
 RUN sh /image-steps.sh run java
 COPY --from=build-java /opt/kstate /opt/kstate
@@ -33,7 +36,7 @@ WORKDIR /home/kstate
 ENTRYPOINT ["kstate"]
 CMD ["--help"]
 
-FROM debian:bookworm-slim AS slim
+FROM $BASE AS slim
 COPY scripts/image-steps.sh /
 RUN sh /image-steps.sh run slim && rm /image-steps.sh
 COPY --from=build-slim /opt/kstate /opt/kstate

@@ -33,7 +33,7 @@ lend() {
     cp /etc/resolv.conf "$1/etc/resolv.conf"
     mkdir -p "$1/etc/ssl/certs" "$1/wheel"
     cp "$steps" "$1/image-steps.sh"
-    cp "$wheel" "$1/wheel/"
+    cp "$wheel" "$(dirname "$steps")/../requirements.lock" "$1/wheel/"
 }
 inside() {
     local root=$1
@@ -44,7 +44,7 @@ inside() {
 cp -a "$work/base" "$work/build"
 lend "$work/build"
 [ -z "${PIP_CERT:-}" ] || cp "$PIP_CERT" "$work/build/host.crt"
-inside "$work/build" sh /image-steps.sh build "$variant" "/wheel/$(basename "$wheel")"
+inside "$work/build" sh /image-steps.sh build "$variant" "/wheel/$(basename "$wheel")" /wheel/requirements.lock
 
 cp -a "$work/base" "$work/image"
 lend "$work/image"

@@ -18,10 +18,12 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-from .sbom import canonical, needed_by, requirements_of
+from .sbom import canonical, needed_by, requirements_of, without_extras
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
+EXTRAS_ONLY = "# Only for the extras:"
+"""The line above the pins that the container image does not need (``scripts/image-steps.sh``)."""
 _PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^\s;]+) --hash=sha256:(?P<digest>[0-9a-f]{64})")
 
 
@@ -65,7 +67,10 @@ def write(requirements: list[str]) -> str:
     }
     tags = f"Python {platform.python_version()} on {platform.machine()} {platform.system()}"
     head = f"# The dependencies of kstate and of its extras for {tags}.\n# Written by: python -m tests.packaging.lock\n"
-    return head + "".join(f"{name}=={needed[name]} --hash=sha256:{hashes[name]}\n" for name in sorted(needed))
+    required = without_extras(requirements)
+    rows = {name: f"{name}=={needed[name]} --hash=sha256:{hashes[name]}\n" for name in sorted(needed)}
+    first = "".join(line for name, line in rows.items() if name in required)
+    return f"{head}{first}{EXTRAS_ONLY}\n" + "".join(line for name, line in rows.items() if name not in required)
 
 
 def main() -> int:

@@ -61,6 +61,12 @@ def needed_by(requirements: Sequence[str]) -> dict[str, str]:
     return {canonical(component["name"]): component["version"] for component in components.values()}
 
 
+def without_extras(requirements: Sequence[str]) -> frozenset[str]:
+    """Names of all that these requirements need without an extra."""
+    components, _ = _closure(requirements, ())
+    return frozenset(canonical(component["name"]) for component in components.values())
+
+
 def requirements_of(wheel: Path) -> list[str]:
     """The requirements of a wheel."""
     return [*_metadata(wheel).get_all("Requires-Dist", [])]
