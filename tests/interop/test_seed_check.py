@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from kstate_cli.seed.findings import CONDITIONS
 from tests.command_result import CommandResult
+from tests.directories.test_locks import locked
+from tests.golden import unpack
 from tests.hints import follows_hint
 
 from .harness import Harness
@@ -171,6 +173,19 @@ def test_a_cluster_that_does_not_respond(source: Source, unreachable: str) -> No
     line[line.index(name) + 1] = "127.0.0.1:1"
     result = kstate(*line)
     assert result.status == 3 and conditions(result)[f"{unreachable}-reachable"] == "not-met", result.report
+
+
+def test_a_directory_of_a_running_application(harness: Harness, tmp_path: Path) -> None:
+    """Its instance on this host has the lock: the condition is not met, and kstate judges no other."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    lines = ["check", app, "--seed-to", f"{app.name}-next", "--bootstrap-server", harness.bootstrap, "-o", "json"]
+    lines += ["--journal", tmp_path / "journal.jsonl"]
+    with locked(app, "application"):
+        result = kstate(*lines)
+    states = conditions(result)
+    assert result.status == 3 and states["source-stopped"] == "not-met", result.report
+    assert states.keys() == CONDITIONS.keys() - set(OF_A_RUN)
+    assert set(states.values()) == {"met", "not-met", "unknown"}
 
 
 def test_output_for_people(source: Source) -> None:
