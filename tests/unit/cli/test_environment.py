@@ -124,7 +124,7 @@ def test_the_table_of_the_documentation() -> None:
         for name in sorted(commands)
     ]
     before, _, _ = DOCS.read_text(encoding="utf-8").partition("| option ")
-    text = "\n".join([f"{before}| option | variable | of |", "|---|---|---|", *rows, ""])
+    text = "\n".join([f"{before}| option | variable | commands |", "|---|---|---|", *rows, ""])
     if os.environ.get("KSTATE_WRITE_DOCS"):
         DOCS.write_text(text, encoding="utf-8")
     assert DOCS.read_text(encoding="utf-8") == text
