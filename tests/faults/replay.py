@@ -24,11 +24,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from .case import Case, Sweep
-from .cases import IN_PARTS, SMALLEST
-from .file_operations import STRACE_OPTIONS, Recording, Tree, read_operations
+from .case import Case, Repair, Sweep
+from .cases import IN_PARTS, PARTS, SMALLEST, fresh
+from .file_operations import STRACE_OPTIONS, Names, Recording, Sync, Tree, read_operations
 from .forked import Ended, Kstate
-from .lost_writes import ORDERS, PowerFailure, draw
+from .lost_writes import ORDERS, PowerFailure, draw, durable_part
 from .outputs import Dump, Export, Output, Repository
 from .power import problems
 from .restorations import RESTORED_IN_PARTS
@@ -164,6 +164,43 @@ def subject_of(name: str, kstate: Kstate, folder: Path) -> Subject:
     if name in OUTPUTS:
         return Folder(*OUTPUTS[name], kstate, folder)
     return Directory(CASES[name], kstate, folder)
+
+
+def _interrupt(kstate: Kstate, state: Path, *, is_swapped: bool) -> Path:
+    """Make a directory whose migration a power failure has interrupted right before or after the swap."""
+    app = fresh(_DIRECTION, state)
+    recording = record(kstate, app, _DIRECTION.migrate, state.resolve())
+    names = [operation.call if isinstance(operation, Names) else "" for operation in recording.operations]
+    moment = names.index("renameat2")
+    if is_swapped:
+        syncs = (at for at in range(moment, len(names)) if isinstance(recording.operations[at], Sync))
+        # Both folders are synced.
+        moment = [next(syncs), next(syncs)][-1] + 1
+    shutil.rmtree(state)
+    durable_part(Recording(recording.before, recording.operations[:moment])).write(state)
+    return app
+
+
+def _after_failure(name: str, command: tuple[str, ...], releases: dict[str, str], *, is_swapped: bool) -> Case:
+    """Return the case of a command whose power fails after an earlier power failure."""
+    return Case(
+        name,
+        lambda kstate, state: _interrupt(kstate, state, is_swapped=is_swapped),
+        command,
+        releases,
+        (Repair(command, "new"),),
+    )
+
+
+_DIRECTION = PARTS[0]
+_RELEASES = {"old": _DIRECTION.source, "new": _DIRECTION.target}
+_AGAIN = (
+    _after_failure("down-kv-after-failure", _DIRECTION.migrate, _RELEASES, is_swapped=False),
+    _after_failure(
+        "undo-down-kv-after-failure", ("undo",), {"old": _DIRECTION.target, "new": _DIRECTION.source}, is_swapped=True
+    ),
+)
+CASES |= {case.name: case for case in _AGAIN}
 
 
 def record(kstate: Kstate, app: Path, command: tuple[str, ...], folder: Path) -> Recording:
