@@ -23,6 +23,7 @@ from kstate_cli.restore.running.engines import OnThisHost
 from kstate_cli.restore.running.states import INGEST, PHASES, PLAN, SLICES
 from kstate_cli.restore.sorting.memory import SMALL_BYTES
 from tests.bench.make_dump import make_dump
+from tests.dumps.test_expansion import large_dictionary
 
 from . import support
 
@@ -43,6 +44,24 @@ def test_a_file_that_is_damaged(dump: Path, tmp_path: Path) -> None:
     assert (result.status, file.name in result.stderr) == (4, True), result.stderr
     assert not app.exists()
     assert support.remaining_files(app) == []
+
+
+@pytest.mark.parametrize("options", [LOCAL, (*LOCAL, "--dry-run"), ("--engine", "spark")], ids=" ".join)
+def test_engines_refuse_a_dictionary_that_expands_to_gigabytes(options: tuple[str, ...], tmp_path: Path) -> None:
+    mine = tmp_path / "dump"
+    mine.mkdir()
+    large_dictionary("value")(mine / "a.parquet")
+    (tmp_path / "kstate.toml").write_text(
+        'format = 1\napplication = "app"\n[stores.a]\nkind = "timestamped-key-value"\n'
+        'changelog = "app-a-changelog"\nsubtopology = 0\n'
+    )
+    app = tmp_path / "state" / "app"
+    app.parent.mkdir()
+    result = support.restore(app, mine, *options, "--dump-is-complete", "--dump-is-committed")
+    assert result.status == 4, result.stderr
+    for text in ("a.parquet", "expands to at least 19.5 GiB", "kstate reads at most 1.0 GiB", "without dictionary"):
+        assert text in result.stderr
+    assert not app.exists() and support.remaining_files(app) == []
 
 
 def test_every_failure_names_its_slice() -> None:
