@@ -128,7 +128,7 @@ def pair_rows() -> str:
 
 def proven_releases() -> str:
     """The releases that were proven one by one: how many cases of each kind have passed."""
-    head = ("release", "pairs", *proving.KINDS.values(), "most records restored", "minutes")
+    head = ("release", "pairs", *proving.KINDS.values(), "most records restored in a pair", "minutes")
     return markdown_table(head, proving.rows(proving.recorded(), pairs.proofs()))
 
 
@@ -185,7 +185,7 @@ def snapshot_rows() -> str:
         usable = f"{sums.usable} of {sums.windowed}" if sums.windowed else ""
         rows.append((sums.title, str(sums.snapshots), str(sums.started), str(sums.skipped), usable, sums.causes))
     head = (
-        "",
+        "application",
         "snapshots",
         "started with Streams",
         "skipped attempts",

@@ -25,7 +25,7 @@ FINAL: Final = Path(__file__).resolve().parent / "proven.jsonl"
 USUAL: Final = ("3.9.2", "4.2.1", "4.3.1")
 """A release is proven beside these."""
 KINDS: Final = {
-    "test_restore_kinds": "every kind restored", "test_check": "`check`", "test_query": "queries", "test_killed": "kills",
+    "test_restore_kinds": "restorations of every kind", "test_check": "`check`", "test_query": "queries", "test_killed": "killed applications",
 }  # fmt: skip
 """The files of tests that prove a release beside its pairs, and what they are about."""
 

@@ -81,7 +81,7 @@ CAMPAIGN: Final = {
     "4.3.1-eos-aborts": Rounds(
         Case("4.3.1", "eos", 3, {"commit.interval.ms": "1500", **SHORT_SESSIONS}),
         5,
-        "exactly-once, not transactional: open and aborted transactions",
+        "exactly-once, not transactional, with open and aborted transactions",
         "aborts",
     ),
     "4.4.0-alos-transactional": Rounds(Case("4.4.0", "alos", 10, TRANSACTIONAL), 1, "at-least-once, transactional"),
@@ -236,7 +236,7 @@ class Sums:
     @property
     def causes(self) -> str:
         """Why the other windowed stores have no offset."""
-        return "; ".join(f"{count}: {why}" for why, count in self.reasons.items())
+        return "; ".join(f'{count}: kstate reports "{why}"' for why, count in self.reasons.items())
 
 
 def summary() -> list[Sums]:
