@@ -39,6 +39,10 @@ store separately. At the end of the output, `check` prints what to do about each
 
 If `check` reports findings, the exit code is 3. Otherwise, it is 0.
 
+With `--seed-to ID`, `check` does not predict a start. It checks the [conditions of a
+seed](how-to/new-application-id.md#what-kstate-checks) before `kstate seed`, and whether the seed is unchanged
+afterwards.
+
 ## How many records, and how long
 
 `kstate check` can also predict how many records Kafka Streams will restore, and whether the offset of a store is
