@@ -1,4 +1,4 @@
-"""The limits of what kstate reads of files that other programs wrote (docs/security.md#limits-of-size).
+"""The limits of what kstate reads of files that other programs wrote (docs/security.md#size-limits).
 
 A few bytes can claim, or expand to, terabytes. So everything that a command holds in memory as a whole has a limit, far
 above the files of kstate, Kafka Streams and RocksDB. kstate compares the limit before it spends the memory. No option

@@ -23,22 +23,22 @@ def test_stated_limits_are_those_of_the_code() -> None:
         "MANIFEST": f"{limits.MOST_MANIFEST_BYTES // mib} MiB",
         "journal of a run": f"{limits.MOST_JOURNAL_BYTES // mib} MiB",
         "file that you pass in an option, such as `kstate.toml`": f"{limits.MOST_GIVEN_BYTES // mib} MiB",
-        "directories within an application directory": f"{limits.MOST_LEVELS} levels deep",
+        "subdirectories of an application directory": f"{limits.MOST_LEVELS} levels deep",
         "JSON text": f"{limits.MOST_JSON_VALUES:,} values, {limits.MOST_JSON_LEVELS} levels of nesting",
-        "generation of a snapshot repository": (
+        "generation in a snapshot repository": (
             f"{limits.MOST_GENERATION_BYTES // mib} MiB, {limits.MOST_GENERATION_FILES:,} files, "
             f"{limits.MOST_GENERATION_VALUES:,} values"
         ),
-        "objects of a snapshot repository": f"{limits.MOST_OBJECTS:,}",
-        "files and folders of a dump": f"{limits.MOST_DUMP_FILES:,}, in {limits.MOST_DUMP_LEVELS} levels",
+        "objects in a snapshot repository": f"{limits.MOST_OBJECTS:,}",
+        "files and directories in a dump": f"{limits.MOST_DUMP_FILES:,}, {limits.MOST_DUMP_LEVELS} levels deep",
         "manifest of a dump": f"{limits.MOST_DUMP_MANIFEST_BYTES // mib} MiB",
         "footer of a Parquet file": footer,
-        "rows that kstate reads together": (
-            f"{limits.LEAST_EXPANDED_BYTES // mib // 1024} GiB decoded, or {limits.MOST_EXPANSION} times the size that "
-            "their footers state"
+        "rows that kstate decodes at once": (
+            f"{limits.LEAST_EXPANDED_BYTES // mib // 1024} GiB, or {limits.MOST_EXPANSION} times the size stated in the "
+            "footers, whichever is larger"
         ),
-        "header of a page": f"{limits.MOST_PAGE_HEADER_BYTES // mib} MiB",
-        "row group of a Parquet file": f"{limits.MOST_GROUP_ROWS:,} rows, within the bytes of the file",
+        "page header": f"{limits.MOST_PAGE_HEADER_BYTES // mib} MiB",
+        "row group of a Parquet file": f"{limits.MOST_GROUP_ROWS:,} rows, and not beyond the end of the file",
     }
     assert {name: rows.get(name) for name in expected} == expected
     # Each limit is stated, so a new one needs a row and a test.
