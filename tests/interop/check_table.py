@@ -75,7 +75,7 @@ file.
 
 To calculate the time, `check` uses the rate of kstate's last restoration of this directory, provided that the
 restoration was large enough. Kafka Streams is slower than kstate because it writes record by record, so the time is
-a lower bound. If kstate has never restored this directory, or if `kstate clean` has deleted the run, `check` prints
+a lower bound. If kstate has never restored this directory, or if `kstate clean` has deleted the record of that run, `check` prints
 only the number of records. It then also reports that no rate was measured.
 
 The number does not include records of in-memory stores, because these stores are not in the directory. Kafka

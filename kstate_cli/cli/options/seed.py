@@ -131,7 +131,7 @@ class SeedSourceOptions:
             metavar="FILE",
             help=(
                 "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
-                "newest record of each key if the store needs no older records. Required if you pass application "
+                "newest record for each key if the store does not need older ones. Required if you pass application "
                 "directories, because kstate needs the retentions."
             ),
             readable=False,

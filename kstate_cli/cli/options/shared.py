@@ -140,7 +140,7 @@ Verbose = Annotated[
     typer.Option(
         option.VERBOSE,
         "-v",
-        help="Print each step before the run. With --dry-run, print the steps in full.",
+        help="Print each step before running it. With --dry-run, print the steps in full.",
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
