@@ -184,7 +184,7 @@ def _in_words(parts: str) -> str:
     return "; ".join(f"{number}: {', '.join(part.split('+'))}" for number, part in enumerate(parts.split(",")))
 
 
-_MARK = "## Beside real releases"
+_MARK = "## Predictions and real releases"
 _TABLE = f"""{_MARK}
 
 The tables show predictions that real releases confirmed, record by record. For each case, a real release wrote a
