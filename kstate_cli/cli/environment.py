@@ -172,6 +172,8 @@ def log_settings(context: Any) -> None:
         return
     import logging
 
+    from kstate_cli.diagnosis import redacted
+
     log = logging.getLogger(__name__)
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)
@@ -183,13 +185,15 @@ def log_settings(context: Any) -> None:
             "DEFAULT_MAP": getattr(context.default_map, "file", None),
         }.get(source.name)
         if origin is not None:
-            log.debug("setting --%s %s (%s)", name_of(parameter), _value_text(context.params[parameter.name]), origin)
+            # Here each value is still whole. The formatter of the log sees words, and a secret may contain a space.
+            text = " ".join(redacted(_texts_of(context.params[parameter.name])))
+            log.debug("setting --%s %s (%s)", name_of(parameter), text, origin)
 
 
-def _value_text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(_value_text, value))
-    return str(getattr(value, "value", value))
+def _texts_of(value: Any) -> list[str]:
+    """Return each value of an option as text."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [str(getattr(entry, "value", entry)) for entry in values]
 
 
 def nothing_typed() -> typer.Context:

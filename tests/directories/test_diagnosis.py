@@ -94,3 +94,11 @@ def test_settings_are_logged_with_their_origin(app: Path, tmp_path: Path, monkey
     monkeypatch.setenv("KSTATE_RESTORE_CONF", f"spark.hadoop.fs.s3a.secret.key={SECRET}")
     version = kstate("--version", "--verbose").out
     assert f"KSTATE_CONFIG={config} " in version and "secret.key=***" in version and SECRET not in version
+
+
+def test_a_secret_with_a_space_stays_out_of_the_settings(app: Path, tmp_path: Path, log: Path) -> None:
+    """The log splits its lines into words, so it cannot recognize the end of such a secret."""
+    secret = f"spark.hadoop.fs.s3a.secret.key=first {SECRET}"
+    kstate("restore", app, "--from-changelog", tmp_path / "dump", "--for", "4.3", "--conf", secret, status=None)
+    text = log.read_text(encoding="utf-8")
+    assert "setting --conf spark.hadoop.fs.s3a.secret.key=*** (command line)" in text and SECRET not in text
