@@ -220,7 +220,6 @@ _OUTCOMES: Final = {"found": "found problems"}
 
 
 def _show_text(end: StepEnd, *, quiet: bool) -> None:
-
     outcome = _OUTCOMES.get(end.outcome) or end.outcome.replace("-", " ")
     if end.exit == EXIT_WARNINGS:
         outcome += " with warnings"
@@ -255,11 +254,17 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
 
 
 def _all_done(ends: list[StepEnd]) -> str:
-    """Return the last line of a call without a failure: the number of steps, and of those that were not due."""
+    """Return the last line of a call without a failure: the number of steps by outcome."""
+    from kstate_cli.maintain.rounds import NOT_DUE
+
     ran = sum(end.exit is not None for end in ends)
+    not_due = sum(end.outcome == NOT_DUE for end in ends)
     text = f"{plural(ran, 'step')} done"
-    if ran < len(ends):
-        text += f", {len(ends) - ran} not due"
+    if not_due:
+        text += f", {not_due} not due"
+    # The line of a skipped step states what does not exist yet.
+    if skipped := len(ends) - ran - not_due:
+        text += f", {skipped} skipped"
     return text
 
 
