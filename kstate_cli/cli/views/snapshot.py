@@ -65,6 +65,8 @@ def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
     for (why, needs_log), stores in _unusable(report).items():
         names = some(stores, _MOST_NAMES)
         remedy = "stop the application, then take the snapshot again"
+        if not report.is_running:
+            remedy = "start the application and stop it cleanly, then take the snapshot again"
         if needs_log:
             remedy = f"pass {option.BOOTSTRAP_SERVER} HOST:PORT"
         yield (
