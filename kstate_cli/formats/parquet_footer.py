@@ -258,12 +258,16 @@ _READ_OF_PAGE: Final[_Fields] = {
 def parse_page_header(data: bytes) -> PageHeader:
     """Return the page header at the start of ``data``. Raise MalformedBytesError if it is none, or is cut off."""
     thrift = _Thrift(data, len(data))
-    page = thrift.struct(0, _READ_OF_PAGE)
-    kind = page.get(_KIND)
     facts: _Struct = {}
-    # Another kind of page, such as an index, has no values.
-    if kind in _HEADER_OF:
-        facts = _as_struct(page.get(_HEADER_OF[kind]))
+    try:
+        page = thrift.struct(0, _READ_OF_PAGE)
+        kind = page.get(_KIND)
+        # Another kind of page, such as an index, has no values.
+        if kind in _HEADER_OF:
+            facts = _as_struct(page.get(_HEADER_OF[kind]))
+    except MalformedBytesError:
+        # The reader's own messages are about a footer.
+        raise MalformedBytesError("the header of a page is malformed or incomplete") from None
     encoding = facts.get(_ENCODING_2 if kind == _DATA_PAGE_2 else _ENCODING, 0)
     numbers = kind, page.get(_COMPRESSED), page.get(_UNCOMPRESSED), facts.get(_PAGE_VALUES, 0), encoding
     if not all(isinstance(number, int) and number >= 0 for number in numbers):

@@ -210,8 +210,14 @@ def test_page_headers_that_are_cut_off() -> None:
     page = parse_page_header(header + b"more")
     assert (page.kind, page.uncompressed, page.compressed, page.values, page.length) == (0, 100, 50, 10, len(header))
     for length in range(len(header)):
-        with pytest.raises(MalformedBytesError):
+        with pytest.raises(MalformedBytesError, match="header of a page"):
             parse_page_header(header[:length])
+
+
+def test_page_headers_with_fields_of_another_type() -> None:
+    for page in ("1500 15c801 1564 25 02 00", "1500 15c801 1564 2f 00", "1501 15c801 1564 00", "9c" * 40):
+        with pytest.raises(MalformedBytesError, match="header of a page"):
+            parse_page_header(bytes.fromhex(page))
 
 
 def test_page_headers_with_statistics(tmp_path: Path) -> None:
