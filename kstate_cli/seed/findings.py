@@ -157,7 +157,7 @@ SOURCE_AS_SPECIFIED: Final = ConditionCode(
     page=_ORDER,
     hint="correct kstate.toml",
     do=(f"to write the file again: {command('ls', 'APP', option.SPEC)}",),
-    unknown_if=f"you do not pass `{option.SPEC}`, so kstate has nothing to compare",
+    unknown_if=f"you do not pass `{option.SPEC}`, or the file has no store for one of the changelogs",
 )
 TABLES_ON_TARGET: Final = ConditionCode(
     "tables-on-target",

@@ -23,7 +23,7 @@ from kstate_cli.verify.files import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 NOT_COVERED = (
-    "filter blocks and other meta blocks of SSTs, which RocksDB does not use to read rows",
+    "filter blocks and other meta blocks of SSTs, which RocksDB does not need to read rows",
     "write-ahead logs, which Streams does not write",
     "SSTs that no MANIFEST lists",
     "whether the rows match the changelog (to check this, compare the digest with another copy)",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kstate_cli.cli.output import say, waiting
 from kstate_cli.clock import duration_text
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.store_kinds import short_name
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import silent_remark
@@ -198,7 +199,7 @@ _SIGNS: Final[Mapping[str, Callable[[StoreLine], bool]]] = {
     ("? alone: kstate cannot read the value"): lambda row: (
         row["changelog"] is None or (row["rows"] is None and bool(row["bytes"]))
     ),
-    "-4: the offset is unknown": lambda row: -4 in _offsets(row),
+    f"{OFFSET_UNKNOWN}: the offset is unknown": lambda row: OFFSET_UNKNOWN in _offsets(row),
     "P=N: partition P is at offset N": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
 }
 """The meaning of a sign, and whether it is in the cells of a row."""
