@@ -21,41 +21,42 @@ DOCS = ROOT / "docs" / "check.md"
 
 _HEAD = """# What `kstate check` predicts, and what Kafka Streams does
 
-Before you start a Kafka Streams release, `kstate check` predicts what will happen to each store. This page explains
-the predictions and the findings.
+`kstate check` predicts what will happen to each store when you start an application with a Kafka Streams release.
+This page explains the predictions and the findings.
 
     kstate check APP --for 4.3 --dump DUMP    # or --offsets FILE, or --bootstrap-server HOST:PORT
     kstate check APP --for 4.2 --guarantee at_least_once -o json
 
-For each store of each task, `check` predicts one of these outcomes:
+For each store in each task, `check` predicts one of these outcomes:
 
 - Kafka Streams opens the store unchanged.
-- Kafka Streams restores N records or the whole store.
+- Kafka Streams restores some records, or the whole store.
 - Kafka Streams wipes the task and restores all its stores. Stores without a changelog lose their rows.
-- Startup fails. `check` prints the file that causes the failure, and the error that Kafka Streams will report.
+- The application fails to start. `check` prints the name of the file that causes the failure, and the error that
+  Kafka Streams will report.
 
-By default, `check` combines stores with the same cause and outcome into one entry. With `--all`, it lists each
-store separately. At the end of the output, `check` prints what to do about each finding.
+By default, `check` prints one entry for all stores that have the same cause and outcome. With `--all`, it prints one
+entry for each store. At the end of the output, `check` prints what to do about each finding.
 
-If `check` reports findings, the exit code is 3. Otherwise, it is 0.
+If `check` reports findings, it exits with code 3. Otherwise, it exits with code 0.
 
-With `--seed-to ID`, `check` does not predict a start. It checks the [conditions of a
-seed](how-to/new-application-id.md#what-kstate-checks) before `kstate seed`, and whether the seed is unchanged
-afterwards.
+With `--seed-to ID`, `check` predicts nothing. If you run it before `kstate seed`, it checks [whether a seed is
+possible](how-to/new-application-id.md#what-kstate-checks). If you run it afterwards, it checks that the seed has not
+changed.
 
-## How many records, and how long
+## Number of records and restoration time
 
-`kstate check` can also predict how many records Kafka Streams will restore, and whether the offset of a store is
-still within the log. To do this, it needs one of these sources:
+`kstate check` can also predict how many records Kafka Streams will restore, and whether a store's offset is still
+within the log. To do this, it needs one of these sources:
 
 | source | how `check` uses it |
 |---|---|
-| `--dump DUMP` | `check` reads the manifest, and counts the records in the dump. |
-| `--offsets FILE` | `check` reads log starts and log ends from a JSON file (see below). The number of records is an upper bound. |
-| `--bootstrap-server` | `check` requests log starts and log ends from the broker. If a topic or a partition does not exist on the broker, it reports a finding. |
+| `--dump DUMP` | `check` reads the manifest and counts the records in the dump. |
+| `--offsets FILE` | `check` reads the start and the end of each log from a JSON file (see below). The predicted number of records is an upper bound. |
+| `--bootstrap-server` | `check` requests the start and the end of each log from the broker. If the broker does not have a topic or a partition, `check` reports a finding. |
 
-If you pass both a dump and a broker, the information from the broker takes precedence. `check` still counts the
-records in the dump if the dump is from the same log. If the topic ids differ, `check` reports a finding.
+If you pass both a dump and a broker, `check` uses the broker's log starts and log ends. If the dump is from the same
+log, `check` also counts the records in the dump. If the topic ids differ, `check` reports a finding.
 
 The `--offsets` file has this format:
 
@@ -64,58 +65,59 @@ The `--offsets` file has this format:
 These members are optional: `id`, `committed`, `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and
 `min_compaction_lag_ms`.
 
-Because of transaction markers and compaction, not every offset belongs to a record. Therefore, if you have the Read
-permission, `check` reads the last part of each log and counts the records. It reads at most 50,000 offsets per
-partition, and at most 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper bound ("at
-most").
+Because of transaction markers and compaction, some offsets do not belong to any record. Therefore, if you have the
+Read permission, `check` reads the last part of each log and counts the records. It reads at most 50,000 offsets from
+each partition, and at most 500,000 offsets and 256 MiB in total. If this is not enough, it reports an upper bound
+("at most").
 
-The verdict shows how many records Kafka Streams will restore *until RUNNING*, and the minimum time that this will
-take. Without a broker, `check` counts only the records up to the end of the dump, or up to the log ends in the
-file.
+The verdict shows how many records Kafka Streams will restore *until RUNNING*, that is, until the application reaches
+the RUNNING state. It also shows the minimum duration. If you do not pass a broker, `check` counts only the records up
+to the end of the dump, or up to the log ends in the file.
 
-To calculate the time, `check` uses the rate of kstate's last restoration of this directory, provided that the
-restoration was large enough. Kafka Streams is slower than kstate because it writes record by record, so the time is
-a lower bound. If kstate has never restored this directory, or if `kstate clean` has deleted the record of that run, `check` prints
-only the number of records. It then also reports that no rate was measured.
+To calculate the time, `check` uses the speed of kstate's last restoration of this directory, if that restoration was
+large enough. Kafka Streams is slower than kstate because it writes one record at a time, so the calculated time is a
+lower bound. If kstate has never restored this directory, or if `kstate clean` has deleted the record of that run,
+`check` prints only the number of records. It also reports that no rate was measured.
 
-The number does not include records of in-memory stores, because these stores are not in the directory. Kafka
-Streams restores them at every start.
+The number does not include the records of in-memory stores, because these stores are not in the directory. Kafka
+Streams restores in-memory stores every time the application starts.
 
-In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has a
-`lag`, which is the number of changelog records that the store does not contain yet. The lag does not depend on the
-prediction. `lag_seconds` is the age of the first of these records. To print only the `lag`, run `kstate
-inspect-position` with the same options.
+In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has a `lag`,
+which is the number of changelog records that the store has not read yet. `lag_seconds` is the age of the first of
+these records. The lag does not depend on the prediction. To print only the `lag`, run `kstate inspect-position` with
+the same options.
 
 ## Lag
 
-`kstate lag` shows how many records each store is behind its changelog, as the sum over all tasks. It also shows the
-age of the first record that the store does not contain yet. The command needs a broker, a dump or an `--offsets`
-file. With `-v`, it also prints the stored offset and the log end for each task and partition.
+`kstate lag` shows how many records each store is behind its changelog, in all tasks together. It also shows the age
+of the first record that the store has not read yet. The command needs a broker, a dump or an `--offsets` file. With
+`-v`, it also prints the stored offset and the log end for each task and partition.
 
     kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
 
-The lag is unknown if the store has no offset, if no source contains the store's log, or if the offset is outside
-the log. The sum is then also unknown, and kstate does not write the metric. In this case, the exit code is 1, or 0
-with `--warnings-ok`. If a store is more than `--max-lag` records behind, or if kstate cannot read a store, the exit
-code is 3. If you pass a dump, kstate uses the log ends from the time of the dump.
+The lag of a task is unknown if the store has no offset, if no source contains the store's log, or if the offset is
+outside the log. The store's total lag is then also unknown, and kstate writes no lag metric for the task. In this
+case, kstate exits with code 1, or with code 0 if you pass `--warnings-ok`. If a store is more than `--max-lag`
+records behind, or if kstate cannot read a store, kstate exits with code 3. If you pass a dump, kstate uses the log
+ends from the time of the dump.
 
 ## While the application is running
 
-While the application is running, the files contain only the offsets and the status as of the last flush. Many
-predictions then depend on how the application shuts down. `check` reports these outcomes as `unknown`. Findings
-that depend on such an outcome have the level `expected`. `check` still reports other problems, such as an
+While the application is running, the files contain the offsets and the status only as of the last flush. Many
+predictions then depend on how the application will shut down. `check` reports these outcomes as `unknown`. If a
+finding depends on such an outcome, its level is `expected`. `check` still reports other problems, such as an
 unreadable file, a foreign segment, a damaged SST, or the layout of a different release.
 
-## How old the data is
+## Age of the data
 
-`check` reads the age of the data from the table properties of SSTs. Unlike file timestamps, these properties do not
-change if you copy or link a file, RocksDB compacts it, or Kafka Streams 4.3 opens it. For stores that kstate wrote,
-`check` reads the age from `.kstate/APP/ages.json`. `kstate clean` does not delete this file.
+`check` determines the age of the data from the table properties of the SSTs. Unlike file timestamps, these properties
+do not change when you copy or link a file, when RocksDB compacts it, or when Kafka Streams 4.3 opens it. If kstate
+wrote a store, `check` instead reads the age from `.kstate/APP/ages.json`. `kstate clean` does not delete this file.
 
-Kafka keeps tombstones only for `delete.retention.ms`. If a store's data is older, Kafka Streams may miss deletions
-when it continues from the store's offset, so `check` reports the store. kstate subtracts a margin from the
-retention time: a tenth of it, but at most an hour. The retention time comes from the broker, from the dump, or from
-`--delete-retention`. The default is one day.
+Kafka keeps tombstones only for the time in `delete.retention.ms`. If a store's data is older than this, Kafka Streams
+may miss deletions when it continues from the store's offset. `check` therefore reports the store. kstate takes the
+retention time from the broker, the dump or `--delete-retention`, and otherwise assumes one day. To be safe, it
+subtracts a tenth of this time, but at most an hour.
 """
 
 
@@ -187,31 +189,32 @@ def _in_words(parts: str) -> str:
 _MARK = "## Predictions and real releases"
 _TABLE = f"""{_MARK}
 
-The tables show predictions that real releases confirmed, record by record. For each case, a real release wrote a
-directory. The test edited the directory as described, and ran `kstate check`. It then started an application with
-the release in the column header. Unless the case states otherwise, the same release had written the directory.
+The following tables compare predictions with real releases. In every cell, the release did what `check` had
+predicted, record by record. For each case, a real release wrote a directory. A test then edited the directory as
+described, and ran `kstate check`. After that, it started an application with the release in the column header. Unless
+the row names a different release, this release had also written the directory.
 
 The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store
-`customers`. The numbers in the cells show how many records Kafka Streams restored. Kafka Streams 4.4.0 may skip
-expired records in window and session stores, so its cells show the upper bound that `check` predicts. If a cell
-does not mention a store, Kafka Streams opened the store unchanged. An empty cell means that the case was not
-tested.
+`customers`. The number after a store's name shows how many records Kafka Streams restored. Kafka Streams 4.4.0 may
+skip expired records in window and session stores. Its cells therefore show the upper bound that `check` predicted. If
+a cell does not contain a store's name, Kafka Streams opened the store unchanged. If a cell is empty, the case was not
+tested with this release.
 """
 _HOMES = f"""### Where the topology has changed
 
-In these cases, the test passed `--topology`, and also `--from` unless the case states otherwise. In most cases, an
-application with the following topology wrote the directory. Each entry shows the number of a sub-topology and its
-stores:
+In these cases, the test passed `--topology` to `check`. It also passed `--from`, unless the row states otherwise. In
+most cases, an application with the following topology wrote the directory. Each entry contains the number of a
+sub-topology and the names of its stores:
 
     {_in_words(A)}
 
-The test then started an application with a different topology. In most cases, this was the following topology:
+The test then started an application with a different topology. In most cases, it used this one:
 
     {_in_words(B)}
 
-The cells show predictions that the release confirmed. An empty cell means that the case was not tested. If `check`
-recommended `kstate rehome`, the test also ran that command. `check` then reported no findings, and the application
-restored only new stores and in-memory stores.
+In every cell, the release again did what `check` had predicted. If `check` recommended `kstate rehome`, the test also
+ran that command. Afterwards, `check` reported no findings, and the application restored only new stores and in-memory
+stores.
 """
 
 
