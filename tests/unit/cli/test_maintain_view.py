@@ -11,9 +11,9 @@ from kstate_cli.maintain.rounds import NOT_DUE, NOT_THERE, SUCCEEDED, StepEnd
 def test_steps_are_counted_by_outcome() -> None:
     """A step whose directory does not exist yet may be due."""
     task = cast("Any", None)
-    done = StepEnd(task, SUCCEEDED, 0, 1.0)
+    complete = StepEnd(task, SUCCEEDED, 0, 1.0)
     not_due, absent = StepEnd(task, NOT_DUE, message="later"), StepEnd(task, NOT_THERE, message="no standby yet")
-    assert _all_done([done]) == "1 step done"
-    assert _all_done([done, not_due, done]) == "2 steps done, 1 not due"
-    assert _all_done([done, absent]) == "1 step done, 1 skipped"
-    assert _all_done([done, absent, not_due]) == "1 step done, 1 not due, 1 skipped"
+    assert _all_done([complete]) == "1 step done"
+    assert _all_done([complete, not_due, complete]) == "2 steps done, 1 not due"
+    assert _all_done([complete, absent]) == "1 step done, 1 skipped"
+    assert _all_done([complete, absent, not_due]) == "1 step done, 1 not due, 1 skipped"
