@@ -28,8 +28,8 @@ _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 GRANTS = (
-    "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group passed with "
-    f"{option.APP}"
+    "grant this user Describe and DescribeConfigs on the topics (also Read to dump them), and Describe on "
+    f"the group passed with {option.APP}"
 )
 """The hint for a user without the rights."""
 _REFUSED_SECONDS = 5.0
@@ -112,8 +112,8 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
         return RunFailed(f"{bootstrap} does not permit this user to make this request: {cause.str()}", hint=GRANTS)
     if answered(cause):
         return RunFailed(
-            f"{bootstrap} rejects the request: {_error_text(cause)}",
-            hint="run the command again. A topic may have been deleted, or a broker may be starting",
+            f"{bootstrap} rejected the request: {_error_text(cause)}",
+            hint="a topic may have been deleted, or a broker may be starting. Run the command again",
         )
     return RunFailed(
         f"{bootstrap} does not respond: {_error_text(cause)}",
@@ -317,7 +317,7 @@ def offsets_of_group(
 
 _DEAD: Final = "DEAD"
 """The state of a group that does not exist, and librdkafka's state of one whose protocol it does not know."""
-_NOT_DESCRIBED: Final = "the group has group.protocol=streams, which the Kafka client of kstate does not support"
+_NOT_DESCRIBED: Final = "the group has group.protocol=streams, which kstate's Kafka client does not support"
 _NO_GROUP: Final = (
     "the broker has no group with this name, or the group has group.protocol=streams and has not committed an "
     "offset yet"

@@ -60,7 +60,7 @@ def _read(path: Path) -> dict[str, str]:
             continue
         name, equals, value = stripped.partition("=")
         if not equals:
-            raise UsageError(f"line {number} of {path} does not have the form name=value", hint=_HINT)
+            raise UsageError(f"line {number} of {path} is not in the form name=value", hint=_HINT)
         settings[name.strip()] = value.strip()
     return settings
 
@@ -105,8 +105,8 @@ def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, st
     if kind == "PKCS12":
         return {"ssl.keystore.location": value}
     raise UsageError(
-        f"{where}: kstate does not support an ssl.keystore.location of type {kind}",
-        hint="convert it with keytool -importkeystore -deststoretype PKCS12 and set ssl.keystore.type=PKCS12",
+        f"{where}: kstate does not support keystores of type {kind} in ssl.keystore.location",
+        hint="convert the keystore with keytool -importkeystore -deststoretype PKCS12 and set ssl.keystore.type=PKCS12",
     )
 
 
@@ -135,13 +135,13 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
         raise UsageError(
             f"{where}: kstate uses librdkafka, which has no equivalent of {module}'s option {unknown[0]} in "
             "sasl.jaas.config",
-            hint="remove this option or use a librdkafka setting instead. kstate translates only username and password",
+            hint="kstate translates only username and password. Remove this option or use a librdkafka setting instead",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:
         raise UsageError(
             f"{where}: sasl.jaas.config has no {missing[0]}",
-            hint='add this option to the login module, as in username="…"',
+            hint='add this option to the login module, for example username="…"',
         )
     return {f"sasl.{name}": options[name] for name in _LOGIN_NAMES}
 

@@ -170,7 +170,7 @@ def report_deadline(number: int) -> None:
     services = " and ".join(deadline.services())
     error.add_details(
         (
-            f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate does not wait any longer",
+            f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate stopped waiting",
             f"what remains: {deadline.remains()}",
         )
     )
@@ -218,7 +218,7 @@ def _as_report(error: BaseException) -> CommandEnd | None:
             again = full_hint(error)
         # The cause is a limit of the shell or the service that started kstate, not the disk.
         elif error.errno == errno.EFBIG:
-            again = "raise the limit of file sizes (ulimit -f), then run the command again"
+            again = "raise the file size limit (ulimit -f), then run the command again"
         elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):
             again = access_hint(os.fsdecode(error.filename))
         return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code=SYSTEM_CODE)

@@ -48,7 +48,8 @@ def refuse_with_seed(options: Sequence[str]) -> None:
     """Raise UsageError for options of a prediction, which a check of a seed does not make."""
     if options:
         raise UsageError(
-            f"{options[0]} cannot be used with {option.SEED_TO}, because kstate then does not predict a start",
+            f"{options[0]} cannot be used with {option.SEED_TO}, because kstate does not predict a start with "
+            f"{option.SEED_TO}",
             hint=f"omit {options[0]}",
         )
 
@@ -83,7 +84,7 @@ def check_seed(
             if events and (seeded := seeded_application(events)) != request.app:
                 raise Refused(
                     f"the run in the journal {request.journal} belongs to {seeded or 'no application'}",
-                    hint=f"pass {option.JOURNAL} with the journal of this seed, or another {option.SEED_TO}",
+                    hint=f"pass {option.JOURNAL} with the journal of this seed, or a different {option.SEED_TO}",
                 )
             conditions = judge_seeded(request, events) if is_seeded else judge_run(request, events).conditions
         verdict = _verdict(request, conditions, is_seeded=is_seeded)
@@ -173,7 +174,7 @@ def _show(conditions: Sequence[Condition], verdict: str, *, quiet: bool) -> None
             print_prose(f"to see what {problems[0][0].name} means:")
             print_line(safe(f"{_INDENT}{command('explain', problems[0][0].code.name)}"), "bold")
             print_line("")
-            print_line("what to do, with the options of `kstate seed`:", "bold")
+            print_line("what to do (the options are those of `kstate seed`):", "bold")
             for condition, _ in problems:
                 print_prose(f"{condition.name}:", indent=_INDENT)
                 print_prose(safe(condition.advice), indent=_INDENT * 2)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kstate_cli.restore.running.restoration import RestoreOutcome
     from kstate_cli.seed.model import SeedRequest
 
-_SHARE_HINT = "on the second of three hosts, for example, pass --share 2/3"
+_SHARE_HINT = "for example, on the second of three hosts, pass --share 2/3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SeededDirectories:
         """Return what the options ask for. Raise UsageError if one is missing, or if the folder above is."""
         if release is None or spec is None:
             raise UsageError(
-                "for --out, kstate must know the new application's release and the kinds of its stores",
+                "with --out, kstate needs the new application's release and the kinds of its stores",
                 hint=f"pass --for RELEASE and --spec FILE. To create the file, run {command('ls', 'APP', option.SPEC)}",
             )
         part = None

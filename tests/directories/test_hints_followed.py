@@ -87,7 +87,7 @@ CASES = {
     "a barrier for a standby": Case(f"{_LOST} --standby --barrier . --hosts 1", 2, "omit --barrier", f"{_LOST} --standby"),
     "share and hosts": Case(f"{_LOST} --missing fleet.json --share 1/1 --barrier . --hosts 2", 2, "omit --hosts",
                             f"{_LOST} --missing fleet.json --share 1/1 --barrier ."),
-    "purge": Case("wipe APP --store visits --purge", 2, "pass --yes too", "wipe APP --store visits --purge --yes"),
+    "purge": Case("wipe APP --store visits --purge", 2, "also pass --yes", "wipe APP --store visits --purge --yes"),
     "wipe nothing": Case("wipe APP", 2, "--task, --store, --global or --all", "wipe APP --global --dry-run"),
     "export of Streams' own values": Case("export KINDS fk-subscription-store --out out --value-serde long", 4, "omit "
                                                                                                                 "--value-serde",

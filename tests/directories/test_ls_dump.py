@@ -60,7 +60,7 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     assert "1 partition, 15 records, " in result.out and ", 1 gap, generation 3: none damaged" in result.out
     assert "kstate verify-dump" in result.err
     kstate_here("dump", "verify", dump.path)
-    assert "kstate has verified all files since 20" in kstate_here("dump", "ls", dump.path).err
+    assert "kstate last verified every file at 20" in kstate_here("dump", "ls", dump.path).err
 
 
 def _partitions(dump: Path, status: int = 0) -> list[dict[str, Any]]:

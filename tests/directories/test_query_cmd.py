@@ -354,7 +354,7 @@ def test_bounds(app: Path) -> None:
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
     assert "partition 0 failed with NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
-    assert "so the answer is incomplete and has 5 rows" in behind.err
+    assert "so the answer is incomplete and contains 5 rows" in behind.err
     quiet = run_query(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
     run_query(*texts, "--at", "nonsense", status=2)
@@ -542,7 +542,7 @@ def test_damage_in_a_partition_fails_that_partition_alone(tmp_path: Path) -> Non
     assert sum(row["type"] == "row" for row in result.rows) == 5
     assert sst.name in result.err
     result = run_query("key", results, "count", "k0005", status=6)
-    assert "so the answer is incomplete and has no rows" in result.err
+    assert "so the answer is incomplete and contains no rows" in result.err
     (results / "0_1/rocksdb/count/CURRENT").unlink()
     result = run_query("range", results, "count", "-o", "json", status=6)
     assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}

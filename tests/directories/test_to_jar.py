@@ -44,7 +44,7 @@ def test_down_nothing_up_and_back(tmp_path: Path, outputs: Any) -> None:
         assert f"(release {release}" in result.err
         assert (tree_hash(app) != before) == bool(moves)
         assert bool(moves) == (f"migrated the directory to {release}" in result.out + result.err)
-        assert bool(moves) != (f"already has the format of {release}" in result.out + result.err)
+        assert bool(moves) != (f"is already in the format of {release}" in result.out + result.err)
         assert where_offsets_are(app) == {"column-family" if release == "4.3" else "checkpoint"}
     assert len(runs(app)) == 2
     assert data_rows(app) == rows
@@ -191,7 +191,7 @@ def test_the_init_container(tmp_path: Path) -> None:
     rows = data_rows(app)
     for jars, target in (
         (newer, "migrated the directory to 4.3"),
-        (newer, "already has the format of 4.3"),
+        (newer, "is already in the format of 4.3"),
         (older, "migrated the directory to 4.2"),
     ):
         assert target in init_container(app, jars)
@@ -200,4 +200,4 @@ def test_the_init_container(tmp_path: Path) -> None:
     init_container(app, none, status=4)
     killed = unpack("4.2.1-kinds-eos-killed-second", tmp_path / "killed")
     assert "migrated the directory to 4.3" in init_container(killed, newer)
-    assert "already has the format of 4.3" in init_container(killed, newer)
+    assert "is already in the format of 4.3" in init_container(killed, newer)

@@ -68,7 +68,7 @@ def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> No
         assert "kstate does not know the group's members: " in messages and "group.protocol=streams" in messages, (
             messages
         )
-    assert "which the Kafka client of kstate does not support" in messages
+    assert "which kstate's Kafka client does not support" in messages
     harness.delete("4.3.1", app)
     assert "the broker has no group with this name" in group_of(listing, harness)
 

@@ -546,7 +546,7 @@ REFUSALS = {
         ("--partitions", "3", "--partitioner", "count=murmur2"),
     ),
     "no-number": Refusal(_enlarge, "is not a number", ("--partitions", "many"), 2, ("--partitions", "count=3")),
-    "no-scope": Refusal(_enlarge, "has no scope or value", ("--partitions", "=3"), 2, ("--partitions", "3")),
+    "no-scope": Refusal(_enlarge, "has no scope or no value", ("--partitions", "=3"), 2, ("--partitions", "3")),
     "no-store": Refusal(
         _enlarge,
         "does not name a store",

@@ -90,7 +90,7 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "omit --barrier"),
             ("cli/commands/restore.py", "omit --hosts"),
             ("cli/commands/restore.py", "--hosts N"),
-            ("cli/commands/wipe.py", "pass --yes too"),
+            ("cli/commands/wipe.py", "also pass --yes"),
             ("cli/commands/restore.py", "also pass --dry-run"),
             ("wipe.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "omit --value-serde"),

@@ -17,7 +17,6 @@ _NOUNS = (
 )
 _PLURAL = re.compile(rf" (?:[a-z]+ )?(?:{_NOUNS})\b(?!/s)")
 _SEVERAL = {
-    "cli/commands/dump.py": ("outcome.generation",),  # a verb follows
     "cli/commands/diff.py": ("compared.unread", "compared.differing"),
     "cli/views/barrier.py": ("self._hosts",),
     "cli/views/diff.py": ("hidden",),

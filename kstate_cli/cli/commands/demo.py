@@ -47,7 +47,7 @@ def demo() -> int:
         with relative_paths(app.parent):
             _run(app)
     say(
-        "kstate has removed the directory of the demo. To unpack it here and run these commands yourself: "
+        "kstate has removed the demo directory. To unpack it here and run these commands yourself: "
         f"{command('examples', option.OUT, EXAMPLES)} && {shell('tar', '-xJf', f'{EXAMPLES}/{_ARCHIVE}')}"
     )
     return 0
@@ -62,7 +62,7 @@ def _run(app: Path) -> None:
     ls(nothing_typed(), app)
     say(f"2. Downgrade the directory to 4.2 without restoring stores: {command('migrate', app, option.TO, '4.2')}")
     migrate(app, to="4.2", warnings_ok=True)
-    say(f"3. List the directory in the format of 4.2: {command('ls', app)}")
+    say(f"3. List the directory, which is now in the 4.2 format: {command('ls', app)}")
     ls(nothing_typed(), app)
     say(f"4. Undo the downgrade: {command('undo', app)}")
     undo(app)

@@ -259,6 +259,6 @@ def _planned_text(outcome: RoundOutcome) -> str:
 
 def _written_text(outcome: RoundOutcome) -> str:
     if not outcome.records and not outcome.files:
-        return f"the logs have no new records. Generation {outcome.generation} records this"
+        return f"the logs contain no new records. kstate recorded this in generation {outcome.generation}"
     amount = f"{plural(outcome.records, 'record')} ({size_text(outcome.size or 0)})"
     return f"kstate wrote {amount} to {plural(outcome.files, 'new file')} in generation {outcome.generation}"

@@ -70,7 +70,7 @@ def examples(
         option.FOR,
         "4.3",
     )
-    results.remark(f"to try to restore a directory from the dump: {command('restore', *restored)}")
+    results.remark(f"to try restoring a directory from the dump: {command('restore', *restored)}")
     return 0
 
 

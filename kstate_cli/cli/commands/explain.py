@@ -104,7 +104,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     # Several words cannot be a code, so similar codes are not suggested.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
-            "kstate does not know this text",
+            "kstate does not recognize this text",
             hint=(
                 f"pass more of the log, with the causes of the exception, for example: {command('explain', '-')} < FILE"
             ),
@@ -188,7 +188,7 @@ def _lines(entry: Explanation) -> Iterator[str]:
         yield "rule:"
         yield from _filled(entry.rule)
     if entry.log is not None:
-        yield "in the log of Streams:"
+        yield "in the Streams log:"
         for sentence in entry.log or ("nothing",):
             yield from _filled(sentence, hanging=len(_INDENT))
     yield "what to do:"

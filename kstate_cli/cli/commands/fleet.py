@@ -127,7 +127,7 @@ def fleet(
             raise UsageError(
                 "kstate compares the hosts of one application, but these snapshots and listings belong to "
                 f"{some(names, _MAX_LISTED) or 'none'}",
-                hint="pass only listings of one application",
+                hint="pass listings from only one application",
             )
         for repository in repositories:
             repository.read(names[0])
@@ -137,7 +137,7 @@ def fleet(
         application = names[0]
     with Metrics(metrics_file, "fleet", None, application=application) as metrics:
         draft = draft_of(spec)
-        with waiting("reading logs and the members of the group", quiet=quiet) as activity:
+        with waiting("reading logs and group members", quiet=quiet) as activity:
             topics = {topic for repository in repositories for topic in repository.topics}
             facts, group = _read_logs(reports, topics, application, offsets, bootstrap_server, kafka_settings)
             activity.call("comparing hosts")
@@ -246,13 +246,15 @@ def _notes(fleet: Fleet) -> list[str]:
     if old_reports:
         names = some(old_reports, _MAX_LISTED)
         notes.append(
-            f"an older version of kstate listed {names} without process ids, so kstate cannot detect cloned volumes"
+            f"an older version of kstate wrote the listings of {names}. They have no process ids, so kstate cannot "
+            "detect cloned volumes"
         )
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"kstate does not know the group's members: {fleet.group.why}")
     if topics := _topics_without_end(fleet):
         notes.append(
-            f"kstate does not know the ends of these logs, and some may not exist: {some(topics, _MAX_LISTED)}"
+            "kstate does not know where these logs end, and some of the logs may not exist: "
+            f"{some(topics, _MAX_LISTED)}"
         )
     if len({report.app_id for report in fleet.reports} - {None}) > 1:
         notes.append("kstate has not checked the group, because the listings belong to several applications")

@@ -216,7 +216,7 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         raise unreadable_error(application, wrong)
     if behind:
         raise ConditionNotMet(
-            f"{plural(len(behind), 'store')} {'is' if len(behind) == 1 else 'are'} below the bound of --at: "
+            f"{plural(len(behind), 'store')} {'is' if len(behind) == 1 else 'are'} below the --at bound: "
             f"{some(behind, _MAX_LISTED)}",
             hint=(
                 "let the application process more input, or restore the stores from a newer dump. Then run the "

@@ -141,7 +141,7 @@ def ls(
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     if by_store and (topology is not None or spec):
         raise UsageError(
-            "--by-store prints only sums over all tasks",
+            "--by-store prints only totals over all tasks",
             hint="omit --topology and --spec, which list each store of each task",
         )
     # APP may be a state.dir with one application in it.
@@ -235,7 +235,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
         to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
     if to_do:
-        condition = ". Once you have stopped the application, fewer values may be missing"
+        condition = ". After you stop the application, fewer values may be missing"
     has_warnings = _say_remarks(application, quiet=quiet, flush_condition=condition, count_rows=False)
     _raise_problems(application, set(), frozenset())
     return warnings_code(to_do or has_warnings)
@@ -397,7 +397,7 @@ def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
     there = [row for row in rows if row["kind"] != "no-directory"]
     opens = ""
     if there:
-        opens = "no release opens all stores"
+        opens = "no release can open all stores"
         # Releases keep the order of the first store, which is that of the table of releases.
         common = [name for name in there[0]["opens_in"] if all(name in row["opens_in"] for row in there)]
         if common:

@@ -139,7 +139,7 @@ def _age(as_of_ms: int | None) -> str:
 def _verified_text(dump: str, verified_ms: int | None) -> str:
     if verified_ms is None:
         return f"the dump has never been completely verified. To verify it, run {command('verify-dump', dump)}"
-    return f"kstate has verified all files since {utc_text(verified_ms)}"
+    return f"kstate last verified every file at {utc_text(verified_ms)} or later"
 
 
 def _totals(overview: DumpOverview) -> str:

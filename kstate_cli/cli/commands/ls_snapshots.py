@@ -110,10 +110,12 @@ def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapsho
     if incomplete:
         results.remark(
             f"{plural(incomplete, 'snapshot')} {_is(incomplete)} incomplete, because kstate skipped tasks. A "
-            f"restoration from {_it(incomplete)} lacks these tasks"
+            f"directory restored from {_it(incomplete)} lacks these tasks"
         )
     if any(row.is_condemned is None for row in listed):
-        results.remark("kstate cannot read a list of expired snapshots, so it may not know all of them")
+        results.remark(
+            "kstate cannot read one of the lists of expired snapshots, so other snapshots may have expired too"
+        )
 
 
 def _is_incomplete(row: ListedGeneration) -> bool:

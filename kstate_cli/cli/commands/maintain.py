@@ -280,6 +280,6 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     return kind(
         f"the step {bad.task.name} exited with code {bad.exit}: {bad.message}",
         details=others,
-        hint="the next run repeats this step. To see the details, run its command yourself:",
+        hint="the next run repeats this step. To see the details, run the step's command yourself:",
         hint_details=[command(*bad.task.plain_words)],
     )

@@ -246,6 +246,6 @@ def _finish(
             warning = warning_of_next_start(plan.app, check_request)
     if warning is not None:
         results.show([{"type": "warning", "message": warning}], lambda: say(f"warning: {warning}"))
-    nothing = f"{plan.app} already has the format of {plan.target}"
+    nothing = f"{plan.app} is already in the format of {plan.target}"
     show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

@@ -322,7 +322,7 @@ class _Answer:
         rows = "no rows"
         if self._view.count:
             rows = plural(self._view.count, "row")
-        message = f"the query failed ({names}), so the answer is incomplete and has {rows}"
+        message = f"the query failed ({names}), so the answer is incomplete and contains {rows}"
         if {*self._failed.values()} == {FailureReason.UNKNOWN_QUERY_TYPE}:
             # No partition of the store answers it, so there is no answer that could be incomplete.
             hint = "run a query that the store supports:"
@@ -332,7 +332,11 @@ class _Answer:
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
                 # As every command that is in the application's way.
                 return InUse(
-                    message, hint=("query the application itself, stop it, or pass --last-flush to read its last flush")
+                    message,
+                    hint=(
+                        "query the application itself, stop it, or pass --last-flush to read its state as of the last "
+                        "flush"
+                    ),
                 )
             usual = look_closer(self._streams.path, by_host=self._by_host)
             hint, details = joined(self._advices, (usual, ()))

@@ -281,7 +281,7 @@ def _finish(
         restored = ""
         if reports:
             restored = f", and restored {plural(len(reports), 'store')} from the dump"
-        yield f"kstate moved {plural(move_count, 'store')} to the new tasks{restored} (run {result.run})"
+        yield f"kstate moved {plural(move_count, 'store')} to their new tasks{restored} (run {result.run})"
         yield f"next: start the application with the new topology. To undo: {command('undo', plan.app)}"
 
     def summary(end: PlanEnd) -> RehomeSummaryLine:
@@ -299,7 +299,7 @@ def _finish(
             **end,
         }
 
-    nothing = f"every store in {plan.app} is already in its task"
+    nothing = f"every store in {plan.app} is already in the correct task directory"
     show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     return exit_code(plan, warnings_ok=warnings_ok, warned=any(report.null_keys for report in reports))
 

@@ -259,7 +259,7 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
     option_name = next((name for name, is_given in once if is_given), None)
     if option_name is not None:
         raise UsageError(
-            f"--follow does not accept {option_name}, because this option applies to a single run",
+            f"--follow does not accept {option_name}, because that option applies to a single run",
             hint=f"run the command once with {option_name} --standby, and then with --follow",
         )
 
@@ -275,7 +275,7 @@ def _show_plan(plan: RestorePlan, view: PlanView, progress: RestoreProgress, res
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")
-_PART_HINT = "on the second of three hosts, for example, pass --share 2/3"
+_PART_HINT = "for example, on the second of three hosts, pass --share 2/3"
 
 
 def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
@@ -307,7 +307,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
             "the --missing file lists tasks without a host, but does not show which of these tasks belong to this host",
             hint=(
                 "pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 on a single one. Or pass "
-                f"--host NAME and --before FILE. FILE must be the output of this command from before the loss: {_MAKE}"
+                f"--host NAME and --before FILE. FILE must contain what this command printed before the loss: {_MAKE}"
             ),
         )
     if fleet.before is not None and fleet.host is None:

@@ -519,7 +519,7 @@ def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | 
         later = ""
         if end.records is not None:
             later = f" and {plural(records, 'later record')} from the dump"
-        yield f"kstate restored the stores of the snapshot{later} (run {result.run})"
+        yield f"kstate restored the stores from the snapshot{later} (run {result.run})"
         yield f"next: start the application. To undo: {command('undo', end.plan.app)}"
 
     def summary(plan_end: PlanEnd) -> RestoreSnapshotSummaryLine:

@@ -53,7 +53,7 @@ HELP_EXAMPLES: Final = {
 }
 
 
-_SCOPE_HINT = "pass a value alone or SCOPE=VALUE once for each store or sub-topology"
+_SCOPE_HINT = "pass either a single value, or SCOPE=VALUE once for each store or sub-topology"
 
 
 @declared
@@ -279,7 +279,7 @@ def _refuse_mixed(source: SeedSourceOptions, dump: str | None) -> None:
         )
     if dump is None and source.source_app is not None:
         raise UsageError(
-            "--source-app works only with dumps, because a directory's name is its application.id",
+            "--source-app works only with dumps, because the name of an application directory is its application.id",
             hint="omit --source-app",
         )
 
@@ -294,8 +294,8 @@ def _partitions(options: SeedPartitionOptions, *, has_kinds: bool) -> PartitionR
         return None
     if not has_kinds:
         raise UsageError(
-            "--partitions needs the stores' kinds, because the kind determines which bytes of a key select its "
-            "partition",
+            "--partitions needs the stores' kinds, because a store's kind determines which bytes of a key "
+            "decide the key's partition",
             hint=f"pass --spec FILE with the output of {command('ls', 'APP', option.SPEC)}",
         )
     counts = _by_scope(option.PARTITIONS, options.partitions)
@@ -322,7 +322,8 @@ def _by_scope(option_name: str, values: Sequence[str]) -> Mapping[str | None, st
             scope = name
         if not text or scope == "" or scope in by_scope:
             raise UsageError(
-                f"{option_name} {value!r} has no scope or value, or you passed its scope twice", hint=_SCOPE_HINT
+                f"{option_name} {value!r} has no scope or no value, or you passed the same scope twice",
+                hint=_SCOPE_HINT,
             )
         by_scope[scope] = text
     return by_scope

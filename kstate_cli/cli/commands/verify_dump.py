@@ -103,7 +103,7 @@ def _verify(
     reading = _PartReading(dump, (number, parts), files, recorded=is_recorded)
     if reading.earlier:
         results.say(
-            f"kstate resumes an interrupted run that has read {reading.earlier} of {plural(len(files), 'file')} "
+            f"kstate is resuming an interrupted run, which has read {reading.earlier} of {plural(len(files), 'file')} "
             f"since {utc_text(reading.began_ms)}"
         )
 

@@ -162,6 +162,7 @@ def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
         f"kstate found {plural(len(wrong), 'damaged or missing file')}: {names}",
         hint=(
             "copy these files from another copy of the repository. If you have no such copy, move the damaged files "
-            "elsewhere and take a new snapshot. It stores the files again if the application still has them"
+            "elsewhere and take a new snapshot. The new snapshot contains the files again if the "
+            "application still has them"
         ),
     )

@@ -100,7 +100,7 @@ def wipe(
     # The only way to delete stores without a backup: one word more than a slip of the hand.
     if purge and not (yes or dry_run):
         raise UsageError(
-            ("--purge deletes the stores, and you cannot undo this"), hint="to confirm the deletion, pass --yes too"
+            ("--purge deletes the stores, and you cannot undo this"), hint="to confirm the deletion, also pass --yes"
         )
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)

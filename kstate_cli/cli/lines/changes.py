@@ -106,7 +106,7 @@ RehomeLine = (
 )
 
 
-Left = Annotated[int, Meaning("The number of stores that stay unchanged.", minimum=0)]
+Left = Annotated[int, Meaning("The number of stores that remain unchanged.", minimum=0)]
 
 
 class RestoreLeftLine(TypedDict):
@@ -263,14 +263,14 @@ class UndoSummaryLine(TypedDict):
 UndoLine = UndoSummaryLine | shared.ErrorLine
 
 
-Command = Annotated[str, Meaning("The command of the run, such as migrate --to 4.2.")]
+Command = Annotated[str, Meaning("The run's command, such as migrate --to 4.2.")]
 State = Annotated[str, Meaning("The state of the run.", enum=RUN_STATES)]
 # Such a run has no error of its own: repeating it is safe, and continues where it was.
 CutShort = Annotated[
     bool,
     Meaning(
-        "For a failed run, true if a signal or the death of its process ended the run. It is false if "
-        "an error ended the run or the cause was not recorded."
+        "For a failed run, true if a signal ended the run or if its process died. It is false if an error "
+        "ended the run or if kstate did not record the cause."
     ),
 ]
 Signal = Annotated[str, Meaning("The signal that ended the run, such as SIGTERM.")]
@@ -295,7 +295,7 @@ Spent = Annotated[
     Mapping[str, float],
     Meaning(
         (
-            "For a complete restoration, the seconds of each phase: plan, start, slices, stop, digests, "
+            "For a complete restoration, the duration of each phase in seconds: plan, start, slices, stop, digests, "
             "check, ingest, verify, sync, switch."
         ),
         each={"minimum": 0},
@@ -312,7 +312,7 @@ class StagingLeftover(TypedDict):
     message: Annotated[str | None, Meaning("why kstate does not remove it")]
 
 
-Staging = Annotated[StagingLeftover, Meaning("The files that the run has left in a staging area.")]
+Staging = Annotated[StagingLeftover, Meaning("The files that the run left in a staging area.")]
 
 
 class SlicesOfStore(TypedDict):

@@ -29,7 +29,7 @@ Why = Annotated[
     str,
     Meaning(
         "Why kstate starts a new full dump of the partition. It is null if kstate adds to the existing "
-        "one, or if the dump does not have the partition yet."
+        "one, or if the dump does not contain the partition yet."
     ),
 ]
 Start = Annotated[int, Meaning("The first offset that kstate reads.", minimum=0)]
@@ -59,7 +59,7 @@ HeldBack = Annotated[
         minimum=0,
     ),
 ]
-Partitions = Annotated[int, Meaning("The number of partitions of the topics.", minimum=0)]
+Partitions = Annotated[int, Meaning("The total number of partitions in the topics.", minimum=0)]
 Joined = Annotated[int, Meaning("The number of small files that kstate merged into larger ones.", minimum=0)]
 Dropped = Annotated[int, Meaning("The number of full dumps that --keep removed from the dump.", minimum=0)]
 Removed = Annotated[
@@ -238,8 +238,7 @@ LsDumpLine = LsDumpPartitionLine | LsDumpSummaryLine | shared.ErrorLine
 ReadBefore = Annotated[
     int,
     Meaning(
-        "The number of the part's files that an interrupted run had already read. This run did not read these files "
-        "again.",
+        "The number of files in this part that an interrupted run had already read. This run did not read them again.",
         minimum=0,
     ),
 ]
@@ -282,7 +281,7 @@ VerifyDumpLine = VerifyDumpFindingLine | VerifyDumpWarningLine | VerifyDumpSumma
 
 Step = Annotated[
     str,
-    Meaning("A step of [maintain].", enum=tuple(STEPS)),
+    Meaning("A step in [maintain].", enum=tuple(STEPS)),
 ]
 Subject = Annotated[
     str,
@@ -366,7 +365,7 @@ StartBarrierLine = StartBarrierBarrierLine | StartBarrierSummaryLine | shared.Er
 Group = Annotated[
     str,
     Meaning(
-        "The group of the code. Codes in two groups may have the same name.",
+        "The group that the code belongs to. Codes in different groups may have the same name.",
         enum=(
             "finding",
             "outcome",

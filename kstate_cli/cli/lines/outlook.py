@@ -20,13 +20,13 @@ OrElse = Annotated[
     str,
     Meaning(
         (
-            "The other possible outcome, if the outcome depends on timing. With the code new-store, it "
-            "depends on the kind of that store."
+            "The other possible outcome, if the outcome depends on timing. For the code new-store, the "
+            "outcome depends on the kind of the new store."
         ),
         enum=values(check_findings.Outcome),
     ),
 ]
-RecordsExact = Annotated[bool, Meaning("Whether the number is exact. If false, it is an upper bound.")]
+RecordsExact = Annotated[bool, Meaning("Whether the number is exact. If false, the number is an upper bound.")]
 Damaged = Annotated[
     int,
     Meaning(
@@ -48,12 +48,12 @@ Restores = Annotated[
     Meaning(
         (
             "The number of records that the application restores before it is RUNNING, up to the log ends reported "
-            "by the broker, the file or the dump. Records of in-memory stores do not count."
+            "by the broker, the file or the dump. This does not include the records of in-memory stores."
         ),
         minimum=0,
     ),
 ]
-RestoresExact = Annotated[bool, Meaning("Whether the number is exact. If false, it is an upper bound.")]
+RestoresExact = Annotated[bool, Meaning("Whether the number is exact. If false, the number is an upper bound.")]
 # The least: kstate writes sorted files, and Streams puts record by record.
 SecondsToRunning = Annotated[
     float,
@@ -176,7 +176,7 @@ BehindFront = Annotated[
     int,
     Meaning(
         (
-            "The number of offsets by which this copy is behind the most advanced copy, summed over all changelogs. "
+            "How many offsets this copy is behind the most advanced copy, as a total for all changelogs. "
             "It is null if kstate has no offset to compare."
         ),
         minimum=0,
@@ -199,29 +199,25 @@ KnownFrom = Annotated[
     ),
 ]
 Member = Annotated[str, Meaning("The member.id in the group.")]
-Client = Annotated[str, Meaning("The client.id of the member.")]
-Address = Annotated[str, Meaning("The address of the member, as the broker reports it.")]
+Client = Annotated[str, Meaning("The member's client.id.")]
+Address = Annotated[str, Meaning("The member's address, as reported by the broker.")]
 Instance = Annotated[str, Meaning("The group.instance.id of a static member.")]
 # Source topics, because the consumer is assigned these and no tasks.
 Assigned = Annotated[
     Mapping[str, list[int]],
-    Meaning("The source partitions that the active tasks of the member read, by topic."),
+    Meaning("The source partitions, by topic, that the member's active tasks read."),
 ]
 Applications = Annotated[list[str], Meaning("The application.id of each application in the listings.")]
-LogsKnown = Annotated[bool, Meaning("Whether kstate knows the log ends from a broker or a file of offsets.")]
+LogsKnown = Annotated[bool, Meaning("Whether kstate knows the log ends from a broker or an offsets file.")]
 StandbyReplicas = Annotated[int, Meaning("The num.standby.replicas that you passed.", minimum=0)]
-GroupState = Annotated[
-    str, Meaning("The state of the group, in Kafka's terms. It is null if kstate did not request it.")
-]
+GroupState = Annotated[str, Meaning("The group's state, as named by Kafka. It is null if kstate did not request it.")]
 GroupProtocol = Annotated[
     str, Meaning("The protocol of the group: classic, consumer or unknown. It is null if kstate did not request it.")
 ]
 # A reason instead of an empty list, which would mean that the group has no member.
 GroupWhy = Annotated[
     str,
-    Meaning(
-        "Why the members of the group are unknown. It is null if kstate knows the members or did not request them."
-    ),
+    Meaning("Why the group's members are unknown. It is null if kstate knows the members or did not request them."),
 ]
 
 
@@ -379,7 +375,7 @@ Offset = Annotated[
     Meaning(
         (
             "The stored changelog offset. For a task store, it is the offset of the last applied record. "
-            "For a global store, it is the offset of the next record. It is null if the store has none."
+            "For a global store, it is the offset of the next record. It is null if the store has no offset."
         ),
         minimum=0,
     ),
@@ -396,7 +392,7 @@ LagUnknown = Annotated[
 ]
 Unknown = Annotated[int, Meaning("The number of task stores with an unknown lag.", minimum=0)]
 UnknownTasks = Annotated[
-    list[str], Meaning("The tasks in which the lag of the store is unknown. In this case, the sum is unknown too.")
+    list[str], Meaning("The tasks in which the store's lag is unknown. If there are any, the total lag is unknown too.")
 ]
 
 

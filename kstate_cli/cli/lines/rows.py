@@ -142,7 +142,9 @@ OnlyIn = Annotated[
 Kinds = Annotated[
     list[str],
     Meaning(
-        "The kinds of the store in A and in B. A kind is empty if the store is missing there.", minItems=2, maxItems=2
+        "The store's kind in A and in B. It is empty for a directory that does not contain the store.",
+        minItems=2,
+        maxItems=2,
     ),
 ]
 Verdict = Annotated[
@@ -188,7 +190,7 @@ Equal = Annotated[bool, Meaning("Whether kstate could read everything in both di
 Doubts = Annotated[
     int,
     Meaning(
-        ("The number of reasons to assume that rows may be silently missing, across both directories."),
+        ("The number of signs in both directories that rows may be silently missing."),
         minimum=0,
     ),
 ]

@@ -11,22 +11,23 @@ from kstate_cli.cli.lines.shared import Meaning
 
 SourceTopic = Annotated[str, Meaning("The changelog of the source application.")]
 TargetTopic = Annotated[str, Meaning("The changelog of the new application.")]
-NewestOnly = Annotated[bool, Meaning("Whether kstate writes only the newest record of each key.")]
-SourcePartitions = Annotated[int, Meaning("The number of partitions of the source application's changelog.", minimum=1)]
-Partitioner = Annotated[str, Meaning("The rule that determines the partition of a key: murmur2, or MODULE:NAME.")]
+NewestOnly = Annotated[bool, Meaning("Whether kstate writes only the newest record for each key.")]
+SourcePartitions = Annotated[int, Meaning("The number of partitions in the source application's changelog.", minimum=1)]
+Partitioner = Annotated[str, Meaning("The rule that determines a key's partition: murmur2, or MODULE:NAME.")]
 KeyForm = Annotated[str, Meaning("What the changelog keys contain in addition to the record key, or MODULE:NAME.")]
 Proven = Annotated[
     int,
     Meaning(
         (
-            "The number of source records that are in the partition that the rule determines. It always equals the "
+            "The number of source records that are in the partition determined by the rule. It always equals the "
             "total number of records."
         ),
         minimum=0,
     ),
 ]
 PartitionRecords = Annotated[
-    list[int], Meaning("The maximum number of records in each partition of the new changelog, from partition 0.")
+    list[int],
+    Meaning("The maximum number of records in each partition of the new changelog, starting with partition 0."),
 ]
 PrimaryPartitions = Annotated[
     int | None,

@@ -40,8 +40,8 @@ SchemaVersion = Annotated[
     int,
     Meaning(
         (
-            "The version of the whole output format. It increases if a member is removed or changes its "
-            "meaning, but not if a member is added."
+            "The version of the whole output format. It increases if a member is removed or its "
+            "meaning changes, but not if a member is added."
         ),
         const=SCHEMA_VERSION,
     ),
@@ -68,7 +68,9 @@ Partition = Annotated[
 # The pattern has no blank and no colon: kstate explain takes GROUP:CODE as one word.
 Code = Annotated[
     str,
-    Meaning("The code for programs. It stays the same if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"),
+    Meaning(
+        "The code, for programs. It stays the same even if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+    ),
 ]
 # The levels of three commands: a program that compares them needs one list.
 Level = Annotated[
@@ -111,10 +113,7 @@ Running = Annotated[bool, Meaning("Whether the application is running. It is nul
 AsOf = Annotated[
     str,
     Meaning(
-        (
-            "Whether the directory is closed, or whether the output shows the last flush of an application "
-            "that may be running."
-        ),
+        ("Whether the output shows a closed directory, or the last flush of an application that may be running."),
         enum=("closed", "last-flush"),
     ),
 ]
@@ -134,9 +133,9 @@ ProcessId = Annotated[
 ]
 Place = Annotated[str, Meaning("The folder or object prefix of the barrier.")]
 Awaited = Annotated[int, Meaning("The number of hosts that the barrier waits for, including this one.", minimum=1)]
-Here = Annotated[list[str], Meaning("The hosts that are at the barrier together.")]
+Here = Annotated[list[str], Meaning("The hosts that are at the barrier at the same time.")]
 Missing = Annotated[list[str], Meaning("The missing hosts whose names are known.")]
-Unnamed = Annotated[int, Meaning("The number of other missing hosts whose names are unknown.", minimum=0)]
+Unnamed = Annotated[int, Meaning("The number of missing hosts whose names are unknown.", minimum=0)]
 GaveUp = Annotated[list[str], Meaning("The missing hosts that have stopped waiting.")]
 Barrier = Annotated[
     str,
@@ -158,7 +157,7 @@ Stores = Annotated[int, Meaning("The number of stores.", minimum=0)]
 Records = Annotated[int, Meaning("The number of changelog records.", minimum=0)]
 # Compaction leaves holes: the difference of two offsets is an upper bound.
 LagExact = Annotated[
-    bool, Meaning("Whether the number is exact. If false, it is an upper bound that follows from the log ends.")
+    bool, Meaning("Whether the number is exact. If false, it is an upper bound computed from the log ends.")
 ]
 LagSeconds = Annotated[
     float,
@@ -173,12 +172,12 @@ Seconds = Annotated[float, Meaning("The duration in seconds.", minimum=0)]
 Ok = Annotated[bool, Meaning("Whether there are no findings and kstate could check everything.")]
 Findings = Annotated[Mapping[str, int], Meaning("The number of findings with each code.", each={"minimum": 0})]
 Subset = Annotated[str, Meaning("The part I/N of the stores, or of the files in a dump.")]
-LeftOut = Annotated[int, Meaning("The number of stores, or files of a dump, in other parts.", minimum=0)]
+LeftOut = Annotated[int, Meaning("The number of stores (or of files in a dump) in the other parts.", minimum=0)]
 Application = Annotated[str, Meaning("The application.id.")]
 Out = Annotated[str, Meaning("The absolute path of the folder to which kstate wrote, or s3://BUCKET/PREFIX.")]
 # Stated, since the choice is automatic and decides how long the next call takes.
 Engine = Annotated[str, Meaning("The engine: spark or local. For an export, it is spark, processes or one process.")]
-EngineReason = Annotated[str, Meaning("The reason for the choice of this engine.")]
+EngineReason = Annotated[str, Meaning("Why kstate uses this engine.")]
 Files = Annotated[int, Meaning("The number of files.", minimum=0)]
 # The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
@@ -218,7 +217,7 @@ Expired = Annotated[int, Meaning("The number of rows that are older than their r
 NullKeys = Annotated[
     int, Meaning("The number of records without a key. Kafka Streams also skips such records.", minimum=0)
 ]
-HasPosition = Annotated[bool, Meaning("Whether records of the changelog contain a Position.")]
+HasPosition = Annotated[bool, Meaning("Whether the records in the changelog contain a Position.")]
 # Counts manifests, so that a program can wait for the next one.
 Generation = Annotated[
     int, Meaning("The generation of the new manifest. It is null if kstate did not write a manifest.", minimum=1)
@@ -232,7 +231,7 @@ Verified = Annotated[
 ]
 # In the line as well, for a reader who has only the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
-Where = Annotated[str, Meaning("The place of the error, if the message does not name it.")]
+Where = Annotated[str, Meaning("Where the error occurred, if the message does not state this.")]
 Details = Annotated[list[str], Meaning("Further lines of the message.")]
 # One command in each, ready to be run.
 HintDetails = Annotated[list[str], Meaning("Further lines of the hint, often commands that you can paste.")]

@@ -14,12 +14,13 @@ PRUNE_OUTCOMES: Final = ("kept", "expired", "deleted")
 NewBytes = Annotated[
     int,
     Meaning(
-        "The number of bytes of SSTs and blob files that are new in the repository. For a dry run, it is the maximum.",
+        "The size of the SSTs and blob files that are new in the repository, in bytes. For a dry run, it is the "
+        "maximum.",
         minimum=0,
     ),
 ]
 SharedBytes = Annotated[
-    int, Meaning("The number of bytes of SSTs and blob files that other snapshots also need.", minimum=0)
+    int, Meaning("The size of the SSTs and blob files that other snapshots also need, in bytes.", minimum=0)
 ]
 UsableUntil = Annotated[
     str,
@@ -51,8 +52,8 @@ Condemned = Annotated[
 WillBeDeleted = Annotated[
     bool,
     Meaning(
-        "Whether the snapshot has expired and will be deleted. It is null if kstate cannot read a list of expired "
-        "snapshots."
+        "Whether the snapshot has expired and will be deleted. It is null if kstate cannot read one of the lists of "
+        "expired snapshots."
     ),
 ]
 AfterRun = Annotated[

@@ -21,7 +21,7 @@ OffsetsIn = Annotated[
         "Where Kafka Streams keeps the changelog offset.", enum=("column-family", "checkpoint", "store-file", "none")
     ),
 ]
-Status = Annotated[str, Meaning("How the last run left the store, if the store records it (from 4.3 on).")]
+Status = Annotated[str, Meaning("How the last run left the store, if the store records this (4.3 and later).")]
 # RocksDB refuses to open a table of a newer format than its own: this decides about a downgrade.
 SstFormats = Annotated[list[int], Meaning("The format versions of the SSTs.")]
 ColumnFamilies = Annotated[list[str], Meaning("The column families of the store's databases.")]
@@ -140,8 +140,8 @@ LsLine = shared.ProblemLine | LsStoreLine | LsSumLine | LsLackedLine | LsSummary
 
 
 # As PositionBound of IQv2 decides, by the partition of the task only.
-UpToBound = Annotated[bool, Meaning("Whether the store has reached the bound of --at.")]
-Behind = Annotated[int, Meaning("The number of stores below --at.", minimum=0)]
+UpToBound = Annotated[bool, Meaning("Whether the store has reached the --at bound.")]
+Behind = Annotated[int, Meaning("The number of stores below the --at bound.", minimum=0)]
 
 
 class InspectPositionStoreLine(StoreLine):
@@ -184,7 +184,7 @@ Databases = Annotated[int, Meaning("The number of RocksDB databases.", minimum=0
 ContentBytes = Annotated[int, Meaning("The size of the keys and values, in bytes.", minimum=0)]
 # Of rows and not of files: it survives a compaction, and a migration that keeps the rows.
 Digest = Annotated[str, Meaning("The digest of the rows, which is the same on every host.")]
-Remarks = Annotated[list[str], Meaning("Remarks for people who use the result.")]
+Remarks = Annotated[list[str], Meaning("Remarks about the result, for people.")]
 Doubtful = Annotated[list[str], Meaning("The stores whose rows may be silently missing, as TASK/STORE.")]
 # In the output, so that "ok" is not read as more than it says.
 NotCovered = Annotated[list[str], Meaning("The parts that kstate did not check.")]

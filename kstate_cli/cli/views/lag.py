@@ -25,7 +25,7 @@ _MAX_LISTED: Final = 5
 _REASONS: Final = {
     UnknownLag.NO_OFFSET: "the store has no offset",
     UnknownLag.NO_LOG: "no source contains the log",
-    UnknownLag.BELOW: "the log no longer has the next record",
+    UnknownLag.BELOW: "the log no longer contains the next record",
     UnknownLag.ABOVE: "the offset is beyond the end of the log",
 }
 

@@ -72,8 +72,8 @@ def finish(
         yield f"kstate restored the directory for {change.target} (run {result.run})"
         if standby:
             yield (
-                "next: run the same command again after the next dump. Until then, no other program may use the "
-                "directory"
+                "next: run the same command again after the next dump. Until then, make sure that no other program "
+                "uses the directory"
             )
         else:
             yield f"next: start the application with {change.target}. To undo: {command('undo', change.app)}"
@@ -170,8 +170,8 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     for report in outcome.reports:
         if report.null_keys:
             say(
-                f"warning: {report.title}: like Streams, kstate skipped {plural(report.null_keys, 'record')} without "
-                "a key"
+                f"warning: like Streams, kstate skipped {plural(report.null_keys, 'record')} without a key in "
+                f"the changelog of {report.title}"
             )
     # A bounded interactive query waits for a Position, so the user learns which stores have none.
     without = sum(not report.has_position for report in outcome.reports)

@@ -208,8 +208,8 @@ def _offsets_text(plan: SeedPlan) -> str:
     if not plan.offsets:
         return f"The consumer group {plan.app} gets no offsets"
     return (
-        f"The consumer group {plan.app} continues where {plan.source_app} stopped in "
-        f"{plural(len(plan.offsets), 'partition')}"
+        f"The consumer group {plan.app} continues in {plural(len(plan.offsets), 'partition')} where "
+        f"{plan.source_app} stopped"
     )
 
 

@@ -70,8 +70,7 @@ def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
         if needs_log:
             remedy = f"pass {option.BOOTSTRAP_SERVER} HOST:PORT"
         yield (
-            f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store. To prevent this, "
-            f"{remedy}"
+            f"{names}: {why}. After a restoration, Kafka Streams reads the store's whole log. To prevent this, {remedy}"
         )
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
         yield (

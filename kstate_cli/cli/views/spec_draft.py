@@ -133,7 +133,7 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
     names = some(others, _MAX_LISTED)
     return [
         (
-            f"this directory has no stores for these changelogs: {names}. These stores are in memory, on other "
-            "hosts, or were removed. To see which of these applies, pass --topology FILE"
+            f"this directory has no stores for these changelogs: {names}. These stores are in memory or on other "
+            "hosts, or they were removed. To see which of these applies, pass --topology FILE"
         )
     ]

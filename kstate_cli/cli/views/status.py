@@ -246,13 +246,13 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
         # An interrupted run is finished or removed as a whole, because the switch is one rename.
         yield (
             (
-                f"{name}: this run's process has exited. The directory is either completely the old one or "
-                f"completely the new one. {_RERUN}"
+                f"{name}: this run's process has exited. The directory is either entirely in its old state or "
+                f"entirely in its new state. {_RERUN}"
             ),
             _rerun_of(app, row),
         )
     elif state == RunState.CLEANING.value and not is_locked:
-        yield f"kstate has deleted only a part of {name}. To continue:", command("clean", app, "--run", name)
+        yield f"kstate has deleted only part of {name}. To continue:", command("clean", app, "--run", name)
 
 
 def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
@@ -279,7 +279,7 @@ def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
         after = ""
         if undoable is not None:
-            after = " (afterwards, you cannot undo any run)"
+            after = " (you can then no longer undo any run)"
         yield f"to free {freed}{after}:", command("clean", app)
 
 

@@ -74,7 +74,7 @@ def test_errors_that_a_broker_sends() -> None:
     from confluent_kafka import KafkaError, KafkaException
 
     for code, text in (
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, "rejects the request"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "rejected the request"),
         (KafkaError._TRANSPORT, "does not respond"),
     ):
         error = client._failed("127.0.0.1:1", KafkaException(KafkaError(code)))

@@ -98,7 +98,7 @@ def test_refuses_an_unknown_setting_by_name(settings: dict[str, str]) -> None:
 
 
 def test_not_a_properties_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"line 2 of .* does not have the form name=value"):
+    with pytest.raises(UsageError, match=r"line 2 of .* is not in the form name=value"):
         settings_of(tmp_path, f"a=b\n{SECRET}\n")
     with pytest.raises(UsageError, match="cannot read"):
         client_settings(tmp_path / "nowhere")

@@ -263,7 +263,7 @@ def test_output_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "finding:global-status-open (error)"
     assert [line for line in lines if not line.startswith(" ")][1:] == [
         "rule:",
-        "in the log of Streams:",
+        "in the Streams log:",
         "what to do:",
     ]
     assert "  kstate wipe APP --global" in lines

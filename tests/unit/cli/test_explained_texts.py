@@ -139,7 +139,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("text", ["foo bar baz", "NullPointerException at com.example.Main", "a b", " "])
 def test_an_unknown_text_is_called_unknown(text: str) -> None:
-    with pytest.raises(UsageError, match="kstate does not know this text") as caught:
+    with pytest.raises(UsageError, match="kstate does not recognize this text") as caught:
         explain.explain([text])
     assert "kstate explain -" in (caught.value.hint or "")
 
