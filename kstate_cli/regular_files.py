@@ -18,17 +18,19 @@ import contextlib
 import errno
 import fcntl
 import grp
+import io
 import os
 import pwd
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kstate_cli.errors import naming
 from kstate_cli.host import host_error
 from kstate_cli.limits import MOST_GIVEN_BYTES
 from kstate_cli.texts import size_text
 
+_PIECE_BYTES: Final = 1 << 16
 _KINDS = (
     (stat.S_ISREG, "a regular file"),
     (stat.S_ISDIR, "a directory"),
@@ -109,10 +111,37 @@ def read_small(path: Path | str, most: int) -> bytes:
         # A file that is too large is not read at all. One that grows meanwhile is read to one byte too many.
         if size > most:
             raise too_large(path, size, most)
-        data = file.read(most + 1)
+        data = read_at_most(file, most, size)
     if len(data) > most:
         raise too_large(path, len(data), most)
     return data
+
+
+class Readable(Protocol):
+    """A file or stream of bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return ``size`` bytes; fewer at the end of the file."""
+        ...
+
+
+def read_at_most(file: Readable, most: int, expected: int = 0) -> bytes:
+    """Return the rest of a file, but at most ``most + 1`` bytes: one too many if the file is too long.
+
+    ``expected``: its size in bytes, if known; then one read is enough. A read allocates as many bytes as it requests,
+    so a read of ``most`` bytes would need that memory for every small file.
+    """
+    length = min(most, max(expected, _PIECE_BYTES)) + 1
+    data = file.read(length)
+    if len(data) < length or length > most:
+        return data
+    whole = io.BytesIO()
+    whole.write(data)
+    # At the end of the file, a terminal would need another Ctrl-D for another read.
+    while len(data) == length and (length := min(most + 1 - whole.tell(), _PIECE_BYTES)):
+        data = file.read(length)
+        whole.write(data)
+    return whole.getvalue()
 
 
 def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
@@ -126,7 +155,7 @@ def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
                 raise NotReadableError(errno.EINVAL, f"is {kind_of(mode)}", name)
-            data = file.read(most + 1)
+            data = read_at_most(file, most)
     except OSError as error:
         # A socket: open(2) answers with ENXIO before its kind could be asked.
         if error.errno == errno.ENXIO:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kstate_cli import option
 from kstate_cli.host import cores_here
 from kstate_cli.limits import MOST_DUMP_MANIFEST_BYTES
+from kstate_cli.regular_files import read_at_most
 from kstate_cli.signals import mapped, submitted
 
 from .errors import FEWER_FILES, NOT_REACHED, DumpError, NoManifestError, printable, rot, unreadable
@@ -89,7 +90,7 @@ def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest")
         # many.
         if file.size <= MOST_DUMP_MANIFEST_BYTES:
             with filesystem.open_input_stream(file.path) as stream:
-                data = bytes(stream.read(MOST_DUMP_MANIFEST_BYTES + 1))
+                data = read_at_most(stream, MOST_DUMP_MANIFEST_BYTES, file.size)
     except OSError as error:
         # The contents are unknown, so no hint may suggest to move the file away.
         raise DumpError(

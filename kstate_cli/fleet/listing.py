@@ -16,7 +16,7 @@ from kstate_cli.errors import ConditionNotMet, UsageError
 from kstate_cli.fleet.model import Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import MOST_PARTITIONS, TaskId, TopicPartition, parse_partition
-from kstate_cli.regular_files import read_given
+from kstate_cli.regular_files import read_at_most, read_given
 from kstate_cli.texts import command, first_lines, plural, size_text
 
 SCHEMA_VERSION: Final = 2
@@ -115,7 +115,7 @@ def _hosts(name: str | None, source: str, data: bytes) -> list[HostReport]:
 
 
 def _stream() -> bytes:
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    data = read_at_most(sys.stdin.buffer, MOST_BYTES)
     # One byte more was requested, which shows that there is more than the limit.
     if len(data) > MOST_BYTES:
         raise UsageError(f"standard input is larger than {size_text(MOST_BYTES)}, the limit for listings")

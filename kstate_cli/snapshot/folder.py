@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final
 from kstate_cli.change import nofollow
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused, naming
-from kstate_cli.regular_files import DENIED, access_hint, kind_of, make_durable_directory
+from kstate_cli.regular_files import DENIED, access_hint, kind_of, make_durable_directory, read_at_most
 from kstate_cli.snapshot.repository import (
     CONDEMNED,
     FOLDERS,
@@ -387,7 +387,7 @@ class FolderRepository(Repository):
         with open(self._open(relative), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             # Of a file that is too large nothing is read; one that grows meanwhile shows one byte too many.
-            data = b"" if size > most else file.read(most + 1)
+            data = b"" if size > most else read_at_most(file, most, size)
         if size > most or len(data) > most:
             raise DamagedError(relative, f"it has {size:,} bytes, but kstate's limit is {most:,}")
         return data
