@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,7 +32,12 @@ GROUP: Final = "kstate-seed"
 """``group.id`` of the consumers of a seed. The group is never joined."""
 TRANSACTION_RECORDS: Final = 100_000
 _TRANSACTION_SECONDS: Final = 10.0
-"""Far below ``transaction.timeout.ms`` (60 s), after which the broker aborts the transaction."""
+"""A longer transaction is committed."""
+_TIMEOUT_SETTING: Final = "transaction.timeout.ms"
+_TIMEOUT_SECONDS: Final = 60.0
+"""The default of ``transaction.timeout.ms``, after which the broker aborts the transaction."""
+_TIMEOUT_PARTS: Final = 4
+"""A transaction has ended after about this part of the timeout."""
 _INIT_SECONDS: Final = 60.0
 _SILENT_SECONDS: Final = 60.0
 _AT_ONCE: Final = 5_000
@@ -165,23 +171,65 @@ def _records_of(messages: Sequence[Any]) -> RecordBatch:
 class SeedProducer:
     """The one transactional producer of a seed."""
 
-    def __init__(self, producer: Any) -> None:
+    def __init__(self, producer: Any, transaction_seconds: float) -> None:
         self._producer = producer
+        self._transaction_seconds = transaction_seconds
         self._records = 0
         self._began = 0.0
+        # A reentrant lock: sending commits too.
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._failure: Exception | None = None
+
+    @contextmanager
+    def committing(self) -> Iterator[SeedProducer]:
+        """Commit open transactions in time even if no more records come, for example while kstate sorts a store.
+
+        Otherwise the broker would abort the transaction, and each further run would end in the same way.
+        """
+        # A daemon, because a commit may wait for a broker that has stopped.
+        thread = threading.Thread(target=self._commit_in_time, name="kstate-seed-commit", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._closed.set()
+
+    def _commit_in_time(self) -> None:
+        from confluent_kafka import KafkaException
+
+        while not self._closed.wait(self._transaction_seconds / _TIMEOUT_PARTS):
+            with self._lock:
+                try:
+                    self._commit_if_due()
+                except KafkaException as error:
+                    # Only the other thread can end the run.
+                    self._failure = error
+                    return
 
     def send(self, key: TopicPartition, records: RecordBatch) -> None:
         """Send records, and begin or commit a transaction where it is due. Raises KafkaException."""
         # Few at a time, so that a transaction ends long before the broker aborts it, however large the records are.
         for first in range(0, len(records), _SENT_AT_ONCE):
             part = records.part(first, first + _SENT_AT_ONCE)
-            if not self._records:
-                self._producer.begin_transaction()
-                self._began = time.monotonic()
-            self._send(key, part)
-            self._records += len(part)
-            if self._records >= TRANSACTION_RECORDS or time.monotonic() - self._began > _TRANSACTION_SECONDS:
-                self.commit()
+            with self._lock:
+                self._raise_failure()
+                if not self._records:
+                    self._producer.begin_transaction()
+                    self._began = time.monotonic()
+                # Counted first: a transaction without records is open too.
+                self._records += len(part)
+                self._send(key, part)
+                self._commit_if_due()
+
+    def _commit_if_due(self) -> None:
+        is_old = time.monotonic() - self._began > self._transaction_seconds
+        if self._records >= TRANSACTION_RECORDS or (self._records and is_old):
+            self.commit()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def _send(self, key: TopicPartition, records: RecordBatch) -> None:
         produce, topic, partition = self._producer.produce, key.topic, key.partition
@@ -200,10 +248,12 @@ class SeedProducer:
 
     def commit(self) -> None:
         """Commit the open transaction, if there is one. Raises KafkaException."""
-        if self._records:
-            # It flushes first, and fails if a single record could not be written.
-            self._producer.commit_transaction()
-            self._records = 0
+        with self._lock:
+            self._raise_failure()
+            if self._records:
+                # It flushes first, and fails if a single record could not be written.
+                self._producer.commit_transaction()
+                self._records = 0
 
 
 def _transactional_id(app: str) -> str:
@@ -237,11 +287,18 @@ def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
         raise refused_by_client(error) from None
     try:
         producer.init_transactions(_INIT_SECONDS)
-        yield SeedProducer(producer)
+        with SeedProducer(producer, _transaction_seconds(connection.settings)).committing() as seeding:
+            yield seeding
         # After an error, the client would wait for a broker that may have stopped.
         producer.close()
     except KafkaException as error:
         raise _failed(_reason(producer, error, broker_errors), app) from None
+
+
+def _transaction_seconds(settings: Mapping[str, str]) -> float:
+    """Return after how many seconds a transaction is committed. The client has accepted the settings."""
+    timeout = float(settings.get(_TIMEOUT_SETTING, _TIMEOUT_SECONDS * 1000)) / 1000
+    return min(_TRANSACTION_SECONDS, timeout / _TIMEOUT_PARTS)
 
 
 def _reason(producer: Any, error: Any, broker_errors: Sequence[Any]) -> Any:
@@ -249,9 +306,9 @@ def _reason(producer: Any, error: Any, broker_errors: Sequence[Any]) -> Any:
     from confluent_kafka import KafkaError, KafkaException
 
     cause = cause_of(error)
-    if cause.code() == KafkaError._STATE:
-        # The broker has rejected an earlier record. Each later one only gets the state of the transaction, whose cause
-        # librdkafka reports with the attempt to commit it.
+    if cause.code() in (KafkaError._STATE, KafkaError._FATAL):
+        # The broker has rejected an earlier record. Each later one only gets the state of the transaction or of the
+        # client, whose cause librdkafka reports with the attempt to commit.
         try:
             producer.commit_transaction(_INIT_SECONDS)
         except KafkaException as reported:

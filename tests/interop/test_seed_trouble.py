@@ -120,6 +120,35 @@ def test_a_second_run_takes_over(harness: Harness, tmp_path: Path) -> None:
             second.commit()
         first.commit()
     assert len(content(harness, "fenced-topic")[0]) == 1
+    # Sending fails too, once the client has noticed it.
+    with (
+        pytest.raises(RunFailed, match="another run with the same --app has started to write"),
+        seed_producer(cluster, "f") as first,
+    ):
+        first.send(key, batch)
+        with seed_producer(cluster, "f"):
+            pass
+        while True:
+            first.send(key, batch)
+            time.sleep(0.1)
+
+
+_ABORTED_SOON = "transaction.abort.timed.out.transaction.cleanup.interval.ms=200"
+
+
+def test_a_long_pause_between_records(tmp_path: Path) -> None:
+    """The sort of a large store may take longer than the broker waits for the end of a transaction."""
+    with OwnBroker(tmp_path / "broker", _ABORTED_SOON) as broker:
+        source = Source(broker, tmp_path, "pause")
+        source.topic("pause-topic", 1)
+        cluster = Connection(broker.bootstrap, {"transaction.timeout.ms": "3000"})
+        key = TopicPartition("pause-topic", 0)
+        with seed_producer(cluster, "p") as producer:
+            for number in range(3):
+                producer.send(key, RecordBatch.of([Record(b"k%d" % number, b"v", 1, [])]))
+                time.sleep(6)
+            producer.commit()
+        assert len(content(broker, "pause-topic")[0]) == 3
 
 
 def test_an_undo_without_describe_keeps_the_run(tmp_path: Path) -> None:
