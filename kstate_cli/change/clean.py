@@ -241,7 +241,7 @@ def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]
         )
     rest = "the run is unchanged"
     if run.name in partial:
-        rest = "a part of this run may already be deleted"
+        rest = "part of this run may already have been deleted"
     return RunFailed(
         f"kstate could not delete run {run.name}: {first.strerror}",
         where=str(first.filename),

@@ -37,9 +37,9 @@ The runs of all other commands have a journal, a directory or sorted files, so a
 """
 _OF_RUNS: Final = (*JOURNALS, TREE, SORTED_FILES)
 _OF_ANOTHER = (
-    "kstate does not restore or delete backups of another application. Move the folder to that application's runs. "
-    "If you renamed the application directory together with its runs, rename both back, because Kafka Streams finds "
-    "its state by application.id"
+    "kstate does not restore or delete backups that belong to another application. Move the folder to that "
+    "application's runs. If you renamed the application directory together with its runs, rename both back, because "
+    "Kafka Streams finds its state by application.id"
 )
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 

@@ -262,11 +262,11 @@ def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bo
     holder = f"process {pid}" if pid else "another process"
     problem = f"{app} is in use by {holder}"
     if not can_wait:
-        return InUse(problem, hint="stop the application (or the other kstate), then run the command again")
+        return InUse(problem, hint="stop the application (or the other kstate process), then run the command again")
     wait = f"with {option.WAIT} SECONDS"
     if after_wait:
         wait = "longer"
-    return InUse(problem, hint=f"stop the application (or the other kstate) first or wait for it {wait}")
+    return InUse(problem, hint=f"stop the application (or the other kstate process) first or wait for it {wait}")
 
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024

@@ -166,7 +166,7 @@ def refuse_unproved(app: Path, run: Run) -> None:
     # A crash while the mark was written leaves an invalid mark. It is the only file then, since every other file is
     # created after the mark is durable.
     if token != run.token and names != {STAGED}:
-        raise _unproved(run, "has the mark of another run")
+        raise _unproved(run, "is marked as belonging to another run")
 
 
 def _is_beside(app: Path, run: Run) -> bool:

@@ -123,8 +123,8 @@ def refuse_no_standby(app: Path) -> None:
         raise Refused(
             f"kstate does not update {app} from the dump: {why}",
             hint=(
-                f"start the application on this directory or update it once without {option.STANDBY}. To create a "
-                "standby in its place, first move the directory away:"
+                f"start the application on this directory, or update the directory once without {option.STANDBY}. To "
+                "create a standby in its place, first move the directory away:"
             ),
             hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],
         )

@@ -198,7 +198,7 @@ def _same_names(family: str, before: tuple[LiveFile, ...], after: tuple[LiveFile
     # The MANIFEST of the clone must name the same files. Other ones would mean that RocksDB has compacted this family
     # while a step changed another one.
     if sorted(before, key=_name_of) != sorted(after, key=_name_of):
-        raise VerificationError(f"the SSTs of the column family {family} are not the same as before")
+        raise VerificationError(f"the SSTs of the column family {family} have changed")
 
 
 def _name_of(file: LiveFile) -> str:
@@ -244,7 +244,7 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
         if full:
             with Shadow(app / step.path) as original:
                 if _digest_rows(original.rows(name)) != _digest_rows(shadow.rows(name)):
-                    raise VerificationError(f"the rows of the column family {name} are not the same as before")
+                    raise VerificationError(f"the rows of the column family {name} have changed")
 
 
 def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:

@@ -74,9 +74,9 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
         message,
         where=printable(path),
         hint=(
-            "bytes of this file have changed, so check the disk and the memory. Replace the file with the one in "
-            "another copy of the dump. If you have no copy, write a new full dump while the broker still has the "
-            "records:"
+            "some bytes of this file have changed, so check the disk and the memory. Replace the file with the same "
+            "file from another copy of the dump. If you have no other copy, write a new full dump while the broker "
+            "still has the records:"
         ),
         hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, *out)],
     )
@@ -91,7 +91,7 @@ def unreadable(path: str, error: Exception) -> DumpError:
     # An error with errno comes from the system: missing rights, a lost connection, a broken disk. It says nothing about
     # the bytes of the file.
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
-        return rot(path, f"the file is damaged: kstate cannot decode one of its pages: {error}")
+        return rot(path, f"the file is damaged. kstate cannot decode one of its pages: {error}")
     return DumpError(f"kstate cannot read the file: {error}", where=printable(path), hint=NOT_REACHED)
 
 

@@ -304,8 +304,8 @@ def require_headers(group: Any, count: int, path: str, index: int) -> None:
     for _, column in _columns_of(group, ("headers",)):
         if column.num_values != count:
             raise DumpError(
-                f"kstate could read {count:,} values of the headers in row group {index}, but the file's footer "
-                f"records {column.num_values:,}",
+                f"kstate could read {count:,} header values in row group {index}, but the file's footer records "
+                f"{column.num_values:,}",
                 where=printable(path),
                 hint=NEW_DUMP,
             )
@@ -433,7 +433,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
                 where=where,
-                hint=f"{NEW_DUMP}, because a failed or repeated write has left behind such files",
+                hint=f"{NEW_DUMP}, because a failed or repeated write leaves such files behind",
             )
 
 

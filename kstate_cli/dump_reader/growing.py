@@ -317,7 +317,7 @@ def _group(values: list[Any], path: str) -> RowGroup:
     first, last, rows, size, key_bytes = (facts.number(name) for name in _GROUP)
     # Compaction leaves holes, so there may be fewer rows than offsets, but never more.
     if not (1 <= rows <= last - first + 1):
-        raise DumpError(f"{printable(path)}: {rows} rows are impossible between offsets {first} and {last}")
+        raise DumpError(f"{printable(path)}: offsets {first} to {last} cannot contain {rows} rows")
     return RowGroup(first, last, rows, size, key_bytes)
 
 

@@ -92,8 +92,8 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
         return None
     if manifests.NAME in by_name:
         raise DumpError(
-            f"it contains both manifests of a growing dump and {manifests.NAME}, the manifest of a dump that was "
-            "written in one go",
+            f"it contains the manifests of a growing dump, but also {manifests.NAME}, the manifest of a dump written "
+            "in one go",
             where=where,
             hint=NEW_DUMP,
         )

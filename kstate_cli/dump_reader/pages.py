@@ -94,8 +94,8 @@ class Expansion:
         if self._decoded > most:
             raise DumpError(
                 f"column {printable(leaf.chunk.path_in_schema)} of row group {leaf.group} expands to at least "
-                f"{size_text(self._decoded)}, but the footer of the file states {size_text(self._stated)}. kstate "
-                f"reads at most {size_text(most)}",
+                f"{size_text(self._decoded)}, but the file's footer states {size_text(self._stated)}. kstate reads "
+                f"at most {size_text(most)}",
                 where=printable(path),
                 hint=hint,
             )

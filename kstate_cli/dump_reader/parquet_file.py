@@ -139,7 +139,7 @@ def _footer(stream: Any, path: str, file_size: int) -> bytes:
         return tail[-_TAIL_BYTES:]
     if size > MOST_FOOTER_BYTES:
         raise DumpError(
-            f"the footer of the file has {size_text(size)}, but kstate reads at most {size_text(MOST_FOOTER_BYTES)}",
+            f"the file's footer has {size_text(size)}, but kstate reads at most {size_text(MOST_FOOTER_BYTES)}",
             where=printable(path),
             hint=SMALLER_GROUPS,
         )

@@ -76,7 +76,9 @@ class _Survey:
         warnings = []
         if self.hidden:
             names = _some(self.hidden)
-            warnings.append(f"kstate skips files whose names begin with _ or ., because Spark also hides them: {names}")
+            warnings.append(
+                f"kstate skips files whose names begin with _ or ., because Spark also treats them as hidden: {names}"
+            )
         if self.foreign:
             warnings.append(f"kstate skips files that are not Parquet: {_some(self.foreign)}")
         return warnings
@@ -209,7 +211,7 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
         if len(places) == 1:
             dumps, hint = "the dump ", "pass that folder"
         places_text = some([uri_text(place) for place in places], _MOST_NAMES)
-        raise DumpError(f"{uri_text(uri)} is not a dump, but a folder above {dumps}{places_text}", hint=hint)
+        raise DumpError(f"{uri_text(uri)} is not a dump. It is a folder above {dumps}{places_text}", hint=hint)
     for levels in range(1, _LEVELS + 1):
         above = "/".join(root.rstrip("/").split("/")[:-levels])
         if above and _has_manifest(filesystem, above):
@@ -218,7 +220,7 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
                 # The path within the file system is not a URI. So the same number of levels is removed from the URI.
                 whole = "/".join(uri.rstrip("/").split("/")[:-levels])
             raise DumpError(
-                f"{uri_text(uri)} is only a part of the dump {uri_text(whole)}",
+                f"{uri_text(uri)} is only part of the dump {uri_text(whole)}",
                 hint="pass that folder",
             )
 

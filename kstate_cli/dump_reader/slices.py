@@ -461,7 +461,9 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
     # Duplicates may be removed, so there may be fewer rows. But other bounds mean that records were lost.
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
         raise RunFailed(
-            f"for {before.key}, Spark did not write the same rows that it had read", where=dump.uri, hint=_ODD
+            f"for {before.key}, the rows that Spark wrote differ from the rows that it had read",
+            where=dump.uri,
+            hint=_ODD,
         )
     for piece, following in zip(after.pieces, after.pieces[1:], strict=False):
         if following.first <= piece.last:

@@ -238,7 +238,7 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
     """
     path = f"{folder}/{file.path}"
     if ".." in file.path.split("/") or os.path.isabs(file.path):
-        raise _refusal(format_, place.text, f"{printable(file.path)} is not below its folder")
+        raise _refusal(format_, place.text, f"{printable(file.path)} is outside its folder")
     # A link may lead out of the folder.
     if not os.path.isfile(path) or is_link(path, folder):
         raise DumpError(

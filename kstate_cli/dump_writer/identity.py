@@ -162,7 +162,7 @@ def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, r
     if end is not None and end.ended is SpanEnd.TRUNCATED:
         return Comparison(
             Identity.ANOTHER,
-            f"leader epoch {sample.epoch} ends below offset {sample.end}, but kstate has read beyond that end",
+            f"leader epoch {sample.epoch} ends below offset {sample.end}, but kstate has read past that point",
         )
     if read is None:
         return compare(sample, (), log_start)

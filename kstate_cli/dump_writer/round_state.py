@@ -225,8 +225,9 @@ class DumpRound:
             before = plan.continues
             if before is not None and before.held_back and plan.held_back and plan.end == before.end:
                 self._warn(
-                    f"{plan.key}: the transaction at offset {plan.end} was already open in the last run and holds "
-                    f"back {plan.held_back:,} offsets. To find its producer, run kafka-transactions find-hanging"
+                    f"{plan.key}: the transaction at offset {plan.end} was already open during the previous run and "
+                    f"is holding back {plan.held_back:,} offsets. To find its producer, run kafka-transactions "
+                    "find-hanging"
                 )
 
     def _notes(self) -> tuple[str, ...]:
@@ -484,7 +485,7 @@ class DumpRound:
         slow = reading.too_slow(plan)
         if slow is not None:
             self._warn(
-                f"{plan.key}: reading the log took {span_text(slow)}. Tombstones from this time may be missing, so "
+                f"{plan.key}: reading the log took {span_text(slow)}. Tombstones from that period may be missing, so "
                 "kstate cannot rebuild a store from this full dump"
             )
         return full

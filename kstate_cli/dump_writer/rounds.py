@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 # Printed by the deadline, which cannot find out whether the manifest was written.
 _REMAINS = (
-    "files of this run that no manifest lists. A run that starts a day later removes these files. The dump is "
-    "unchanged, or has one more generation"
+    "files from this run that no manifest lists. A run that starts a day later removes them. The dump is unchanged, "
+    "or has one more generation"
 )
 
 

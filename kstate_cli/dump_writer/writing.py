@@ -353,7 +353,7 @@ def lost_file(path: str, where: str) -> Refused:
         f"{printable(path)} no longer exists or was replaced after kstate wrote it",
         where=where,
         hint=(
-            "copy this file from another copy of the dump. If you have no copy, write a new dump elsewhere "
+            "copy this file from another copy of the dump. If you have no other copy, write a new dump elsewhere "
             f"({option.OUT}) and keep this one, because the broker may no longer have all its records"
         ),
     )

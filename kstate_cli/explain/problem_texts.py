@@ -368,7 +368,7 @@ NOTES: Final = {
         ),
     ),
     "in-memory": Note(
-        ("because it is in memory. Kafka Streams restores it at every start",),
+        ("because it is an in-memory store. Kafka Streams restores such stores every time it starts",),
         Texts(
             "An in-memory store has no files, so kstate does not restore it",
             "Streams reads the store's changelog whenever the application starts, with or without kstate.",
@@ -441,7 +441,7 @@ NOTES: Final = {
         ),
     ),
     "source-not-known": Note(
-        ("the files do not show whether it is a globalTable or from addGlobalStore",),
+        ("the files do not show whether it is a globalTable or comes from addGlobalStore",),
         Texts(
             "The files do not show whether a globalTable or the application's own processor fills a global store",
             (

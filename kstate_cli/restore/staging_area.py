@@ -407,7 +407,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return _no_answer(error.timeout)
     if isinstance(error, subprocess.CalledProcessError):
-        return f"the process that checked it ended (exit status {error.returncode})"
+        return f"the process that was checking it ended (exit status {error.returncode})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -158,4 +158,6 @@ def _new_number(text: str) -> int | None:
     return None if text == REMOVED else int(text)
 
 
-_HINT: Final = f"pass {option.MAP} OLD=NEW, such as 6=4 or 5={REMOVED} if the new topology does not have sub-topology 5"
+_HINT: Final = (
+    f"pass {option.MAP} OLD=NEW, such as 6=4, or 5={REMOVED} if the new topology does not have sub-topology 5"
+)

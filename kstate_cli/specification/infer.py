@@ -206,7 +206,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
         numbers = sorted(number for _, number in parts)
         answers.ask(
             "subtopology",
-            "tasks of several sub-topologies contain the store, but only one of these is current",
+            "tasks of several sub-topologies contain the store, but only one of these sub-topologies is current",
             *numbers,
         )
         return
@@ -226,9 +226,9 @@ def _place_of_global(answers: _Answers, tasks: list[Task]) -> None:
     if not all(task.is_global for task in tasks):
         answers.ask("is_global", "both the global/ folder and a task contain the store", True, False)
         return
-    answers.know("is_global", True, "the directory of the store is in global")
+    answers.know("is_global", True, "the store's directory is in global")
     answers.ask(
-        "source", "the files do not show whether it is a globalTable or from addGlobalStore", "table", "processor"
+        "source", "the files do not show whether it is a globalTable or comes from addGlobalStore", "table", "processor"
     )
 
 
@@ -254,7 +254,7 @@ def _topic(
         return
     answers.know("changelog", topic.name, topic.why)
     if topic.source is not None:
-        why = f"the name of the topic is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
+        why = f"the topic's name is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
         answers.know("source", topic.source, why)
     if places[0][0].is_global:
         partitions = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]
@@ -330,15 +330,15 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
     if not last:
         answers.ask("indexed", "the store has no rows", True, False)
     elif INDEX_PREFIX in last:
-        answers.know("indexed", True, "rows of an index")
+        answers.know("indexed", True, "index rows")
     else:
-        answers.know("indexed", False, "no rows of an index")
+        answers.know("indexed", False, "no index rows")
 
 
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
     answers = _Answers()
     answers.ask(
-        "kind", "only the offset of the store exists, so the store is in memory, is custom, or was removed", IN_MEMORY
+        "kind", "only the store's offset exists, so the store is in memory, is custom, or was removed", IN_MEMORY
     )
     answers.know("changelog", topic, CHECKPOINT)
     _place(answers, app, [task])
@@ -399,7 +399,10 @@ def _single_topic(
     if prefix_of_changelog(topic, name) is not None and not built_from:
         # The name ends as a changelog of this store but begins otherwise: an internal setting changed the prefix, or it
         # is an input topic that is itself a changelog of another application.
-        why = f'the topic in {where} is a changelog with another prefix. If it is a source topic, add source = "topic"'
+        why = (
+            f"the topic in {where} is a changelog with a different prefix. If it is a source topic, add "
+            'source = "topic"'
+        )
         return Topic(question=Question(why, (topic,)))
     return Topic(topic, where, SOURCE_TOPIC)
 

@@ -221,7 +221,7 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "standby": KeyRule(
         _path,
         _PATH,
-        "The path to the standby (state.dir/application.id). The step `restore` updates the standby from the dump.",
+        "The path to the standby (state.dir/application.id). The `restore` step updates the standby from the dump.",
     ),
     "metrics_file": KeyRule(
         _path, _PATH, f"The file to which `maintain` writes metrics, as with `{option.METRICS_FILE}`."
@@ -319,11 +319,7 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     ),
     "clean": (
         "Runs `clean` on the directory and the standby.",
-        {
-            "older_than": KeyRule(
-                _span, _SPAN, 'DELETES backups for undo that are at least this old. The default is "7d".'
-            )
-        },
+        {"older_than": KeyRule(_span, _SPAN, 'DELETES undo backups that are at least this old. The default is "7d".')},
     ),
 }
 """The steps, in their order: what each does, and the keys that only it has."""

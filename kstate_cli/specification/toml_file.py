@@ -115,7 +115,7 @@ def _text(path: Path) -> str:
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
         raise UsageError(
-            f"{path} {error.why}", hint=f"write the file in the form of {example('kstate.toml')}"
+            f"{path} {error.why}", hint=f"write the file in the same format as {example('kstate.toml')}"
         ) from None
     except OSError as error:
         raise UsageError(
@@ -142,7 +142,8 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         # TOMLDecodeError is a ValueError, and Python raises another one for a number of 5000 digits. RecursionError:
         # thousands of nested arrays.
         raise UsageError(
-            f"{where} is not a valid TOML file: {error}", hint=f"write it in the form of {example('kstate.toml')}"
+            f"{where} is not a valid TOML file: {error}",
+            hint=f"write it in the same format as {example('kstate.toml')}",
         ) from None
     number = document.get("format")
     # The type is compared too: in Python ``true`` equals 1.
@@ -151,7 +152,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         if number is None:
             problem = "has no format"
         raise UsageError(
-            f"{where} {problem}", hint=f"write 'format = {FORMAT}', the only format that this kstate reads"
+            f"{where} {problem}", hint=f"write 'format = {FORMAT}', the only format that this version of kstate reads"
         )
     # After the format: a later one may have other tables.
     refuse_unknown_keys(where, "the file", document, TOP)

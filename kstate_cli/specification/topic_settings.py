@@ -209,8 +209,8 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
     return (
-        f"{FROM} contains the store, and in this directory, the tasks of sub-topology {store.subtopology} have this "
-        "sub-topology's other stores on disk"
+        f"{FROM} contains the store, and the tasks of its sub-topology {store.subtopology} have their other stores on "
+        "disk in this directory"
     )
 
 
@@ -369,7 +369,7 @@ def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: By
         is_confirmed = evidence.narrow
     if not is_confirmed:
         # An operator may have changed the setting, and these bytes would not show it.
-        why = f"only the changelog shows the retention ({less}). The rows in this directory do not"
+        why = f"only the changelog shows the retention ({less}). The rows in this directory do not show it"
         return _with_question(store, "retention_ms", why, retention)
     verdict = "confirm this value"
     if exact is not None and default_segment_interval(kind, retention) != exact:

@@ -229,7 +229,7 @@ def _in_order(node: Node) -> Node:
 
 _HINT: Final = (
     "write the output of System.out.println(topology.describe()) to this file, including all named topologies. If "
-    "the broker keeps the topology, you can also use the output of kafka-streams-groups.sh --describe --topology "
+    "the broker stores the topology, you can also use the output of kafka-streams-groups.sh --describe --topology "
     "from Kafka 4.4"
 )
 

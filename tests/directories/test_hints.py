@@ -77,7 +77,7 @@ def test_two_dumps_are_both_named(tmp_path: Path, warm: Warm) -> None:
     status, messages = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
     assert status == 4
     assert (
-        f"kstate: {tmp_path}/dumps is not a dump, but a folder above several dumps: {tmp_path}/dumps/monday, "
+        f"kstate: {tmp_path}/dumps is not a dump. It is a folder above several dumps: {tmp_path}/dumps/monday, "
         f"{tmp_path}/dumps/tuesday" in messages
     )
 

@@ -58,7 +58,7 @@ def beside_damage(dump: Path) -> str:
     ("prepare", "warning"),
     [
         (all_hidden, "Spark also hides them"),
-        (topic_hidden, f"because Spark also hides them: _{TOPIC}/"),
+        (topic_hidden, f"because Spark also treats them as hidden: _{TOPIC}/"),
         (leave_unfinished, ".part-0-0.inprogress.1f3a"),
         (another_format, "that are not Parquet"),
         (beside_damage, "that are not Parquet: notes.csv"),

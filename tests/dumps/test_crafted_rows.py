@@ -197,4 +197,4 @@ def test_verification_counts_headers(tmp_path: Path) -> None:
     path.write_bytes(file.render())
     dump = files_of_dump(str(tmp_path))
     (finding,) = verify_files(dump.uri, dump.files)
-    assert "values of the headers in row group 0" in finding.message
+    assert "header values in row group 0" in finding.message

@@ -130,7 +130,7 @@ def test_every_bomb_is_refused_within_the_memory_of_a_reader(tmp_path: Path) -> 
     for number, (name, (_, expected)) in enumerate(BOMBS.items()):
         for message, exit_code, where, hint in answers[4 * number : 4 * number + 4]:
             assert message is not None, name
-            assert expected in message and "but the footer of the file states" in message, (name, message)
+            assert expected in message and "but the file's footer states" in message, (name, message)
             assert exit_code == 4 and where.startswith(places[number]), name
             assert hint is None or not name.startswith("dictionary") or "without dictionary encoding" in hint, name
 

@@ -148,7 +148,7 @@ def _rows(path: Path) -> None:
 
 
 BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "footer of gigabytes": (_sparse_footer, "the footer of the file has 2.0 GiB, but kstate reads at most 64.0 MiB"),
+    "footer of gigabytes": (_sparse_footer, "the file's footer has 2.0 GiB, but kstate reads at most 64.0 MiB"),
     "columns": (_many_columns, "columns, but kstate reads at most 10,000"),
     "deep schema": (_deep_schema, "its schema has more than 100 levels"),
     "row groups": (_many_groups, "it has 5,000,000 row groups, but kstate reads at most 500,000"),

@@ -595,7 +595,9 @@ def test_a_transaction_that_stays_open(harness: Harness, tmp_path: Path) -> None
     assert newest(out).newest()[TopicPartition(topic.name, 0)].held_back == 51
     second = call(harness, out, topic, "--metrics-file", metrics, status=1)
     (warning,) = warnings_of(second)
-    assert "was already open in the last run and holds back 51 offsets" in warning and warning in second.err
+    assert (
+        "was already open during the previous run and is holding back 51 offsets" in warning and warning in second.err
+    )
     assert f"{warned} 1.0" in metrics.read_text()
     producer.abort_transaction(_SECONDS)
     third = call(harness, out, topic)

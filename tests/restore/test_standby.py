@@ -412,7 +412,7 @@ def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
     shutil.rmtree(pair.dump.path)
     shutil.copytree(ROOT / "examples" / "dump", pair.dump.path)
     refusal = kstate(*pair.argv("--follow", "1"), status=4)
-    assert "kstate does not update this dump" in refusal.err
+    assert "kstate does not add records to this dump" in refusal.err
     assert os.listdir(pair.app.parent) == []
 
 

@@ -131,8 +131,8 @@ def _judge(
         return Verdict(
             Action.REFUSE,
             (
-                f"the dump begins at offset {log.covered_from}, but the store needs {following}, so the records in "
-                f"between may be missing{_way_out(log)}"
+                f"the dump begins at offset {log.covered_from}, but the store needs the records from offset "
+                f"{following} on, so some records may be missing{_way_out(log)}"
             ),
         )
     return _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
@@ -148,8 +148,8 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
         Action.LEAVE,
         (
             f"it is past the end of the dump, because its next offset {following} is above the recorded log end "
-            f"{log.end}. Either the application has run since the dump, or the log was truncated or recreated, and "
-            f"this store is the only copy. To find out, pass {option.BOOTSTRAP_SERVER}"
+            f"{log.end}. Either the application has run since the dump was read, or the log was truncated or "
+            f"recreated, and this store is the only copy. To find out, pass {option.BOOTSTRAP_SERVER}"
         ),
         doubtful=True,
     )
@@ -187,9 +187,9 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             log,
             caught_up,
             (
-                "tombstones from the time between its data and the dump may be missing. Either delete.retention.ms "
-                "was shorter during that time, or kstate does not know how much time has passed (because of a "
-                "different dump or host, or a changed clock)"
+                "tombstones written after its data and before the dump may be missing. Either delete.retention.ms "
+                "was shorter in that period, or kstate does not know how long the period was (because the dump or "
+                "the host is different, or the clock was changed)"
             ),
             permissions=permissions,
         )
@@ -220,15 +220,15 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     assert ended is not None
     old = (
         f"its data is from {moment(as_of_ms)}. The dump was read {span_text(ended - as_of_ms)} later, so tombstones "
-        f"in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
+        f"from that period may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, permissions=permissions)
 
 
 def _maybe_deleted(log: Log, following: int) -> str:
     return (
-        f"it is past the last record of the dump (next offset {following}), but kstate does not know how old its "
-        f"data is. Tombstones at offsets {following} to {(log.read_end or following) - 1} may be "
+        f"it is past the dump's last record (next offset {following}), but kstate does not know how old its data is. "
+        f"Tombstones at offsets {following} to {(log.read_end or following) - 1} may be "
         f"missing{suggest(f'. To rebuild the store, pass {option.REBUILD}', option.REBUILD)}"
     )
 
@@ -299,8 +299,8 @@ def _too_slow(log: Log) -> str | None:
     if deaf is not None and log.forgets:
         return (
             f"offsets {deaf.start} to {deaf.end - 1} of the dump were read "
-            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the preceding records. Tombstones from this time "
-            f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
+            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the preceding records. Tombstones from that "
+            f"period may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (
         reading is None
@@ -310,7 +310,7 @@ def _too_slow(log: Log) -> str | None:
     ):
         return None
     return (
-        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}, so tombstones from this time "
+        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}, so tombstones from that period "
         f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
 

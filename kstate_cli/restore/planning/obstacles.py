@@ -69,7 +69,7 @@ def stores_without_offset(
         ]
         if missing:
             yield warning(
-                f"{task}: under exactly-once, Kafka Streams deletes the whole task's state, because "
+                f"{task}: under exactly-once, Kafka Streams deletes the state of the whole task, because "
                 f"{'these stores have' if len(missing) > 1 else 'this store has'} no offset: {', '.join(missing)}"
             )
 
@@ -95,7 +95,7 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
         reason = "it was read with isolation read_uncommitted"
     confirm = suggest(f". Without a manifest, also pass {option.DUMP_IS_COMMITTED}", option.DUMP_IS_COMMITTED)
     raise Refused(
-        f"the dump may contain records of aborted transactions, because {reason}",
+        f"the dump may contain records from aborted transactions, because {reason}",
         hint=(
             f"write the dump again with kafka.isolation.level=read_committed{confirm}. If the application never used "
             f"transactions, pass {option.GUARANTEE} at_least_once"

@@ -152,8 +152,8 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
     # A Position can be restored from the headers of records only.
     if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
         yield note(
-            "the dump has no record headers, so rebuilt stores have an empty Position, as after a restoration by "
-            "Kafka Streams. Bounded queries (IQv2) fail until the application has read new input"
+            "the dump has no record headers, so rebuilt stores have an empty Position, just as when Kafka Streams "
+            "restores them. Bounded queries (IQv2) fail until the application has read new input"
         )
     if unsure := [store.title for store in work if store.unsure]:
         yield warning(
@@ -295,9 +295,10 @@ def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Out
     if options.only is None or options.stores:
         return
     if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
+        them = "them" if len(lost) > 1 else "it"
         yield warning(
-            f"kstate cannot restore {some(lost, _MOST)}, because no host has it and neither the dump nor the "
-            "specification describes it"
+            f"kstate cannot restore {some(lost, _MOST)}, because no host has {them} and neither the dump nor the "
+            f"specification describes {them}"
         )
 
 
@@ -328,7 +329,10 @@ class _StoreTasks:
 def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec, promised: PromisedTasks) -> _StoreTasks:
     """Return the tasks in which a store is restored."""
     if spec.in_memory:
-        text = f"kstate does not restore {spec.name}, because it is in memory. Kafka Streams restores it at every start"
+        text = (
+            f"kstate does not restore {spec.name}, because it is an in-memory store. Kafka Streams restores such "
+            "stores every time it starts"
+        )
         return _StoreTasks(outcomes=[note(text)])
     if not spec.logged:
         return _StoreTasks(outcomes=[warning(no_changelog(spec.name))])
@@ -375,7 +379,10 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
     if options.tasks and GLOBAL not in options.tasks:
         return _StoreTasks()
     if spec.source == PROCESSOR and spec.name not in options.stores:
-        why = "its processor may transform records, so Kafka Streams reads the topic at startup"
+        why = (
+            "its processor may transform records, so kstate leaves it to Kafka Streams, which reads the topic at "
+            "startup"
+        )
         return _StoreTasks(outcomes=[UnchangedStore(GLOBAL, spec.name, why)])
     if spec.source == PROCESSOR:
         text = f"{GLOBAL}/{spec.name}: its processor may transform records. To restore it, start Kafka Streams"
@@ -420,7 +427,7 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild the task, or pass", option.WIPE_UNCLEAN)
     return Refusal(
         f"{resolved.task.name}: this task was not closed cleanly ({resolved.unclean[0]}). Under exactly-once, Kafka "
-        f"Streams would delete the whole task's state. {rebuild or 'Pass'} {_vouching(options, resolved)}"
+        f"Streams would delete the state of the whole task. {rebuild or 'Pass'} {_vouching(options, resolved)}"
     )
 
 

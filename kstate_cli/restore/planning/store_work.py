@@ -223,12 +223,10 @@ def _is_mistyped(name: str, similar: str) -> bool:
 
 def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     if store_kind(case.spec.kind).needs_headers and not snapshot.dump.headers_of(case.spec.changelog):
-        some_files = ""
+        files = "the dump has none"
         if snapshot.dump.has_headers:
-            some_files = f" in some files of {case.spec.changelog}"
-        raise _StoreRefusedError(
-            f"its rows need record headers, but the dump has none{some_files}. Write the dump with includeHeaders=true"
-        )
+            files = f"some of the dump's files for {case.spec.changelog} have none"
+        raise _StoreRefusedError(f"its rows need record headers, but {files}. Write the dump with includeHeaders=true")
 
 
 def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None) -> Permissions:
@@ -242,7 +240,7 @@ def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None)
         # A versioned store that already has records beyond its offset gets other versions if they are replayed.
         return replace(
             permissions,
-            rebuild="the application was killed, and a versioned store may already contain records after its offset",
+            rebuild="the application was killed, and this versioned store may already contain records past its offset",
         )
     return permissions
 
@@ -317,9 +315,9 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump)
         return 0
     if committed is None:
         raise _StoreRefusedError(
-            f"{key} is a source topic, and values beyond the group's committed offset do not belong to the table yet "
-            f"({suggest(f'pass {option.COMMITTED_OFFSETS} FILE or ', option.COMMITTED_OFFSETS)}set committed in the "
-            "manifest)"
+            f"{key} is a source topic, and values beyond the group's committed offset do not belong to the table yet. "
+            f"{suggest(f'Pass {option.COMMITTED_OFFSETS} FILE or set', option.COMMITTED_OFFSETS) or 'Set'} committed "
+            "in the manifest"
         )
     return committed
 
@@ -331,7 +329,7 @@ def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
             f"the broker does not have {key}. The topic was deleted, or this is a different cluster. Find the cause "
-            "before you start the application, because it would restore from a log without these records"
+            "before you start the application. Otherwise, the application restores from a log without these records"
         )
     return facts
 

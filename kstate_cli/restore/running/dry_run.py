@@ -159,8 +159,8 @@ class _DryRun:
             notes = (
                 *notes,
                 (
-                    f"for {names}, the dry run compared only the dump files, because it does not copy the stores of "
-                    "the snapshot"
+                    f"for {names}, the dry run compared only the dump files, because it does not copy the snapshot's "
+                    "stores"
                 ),
             )
         return notes

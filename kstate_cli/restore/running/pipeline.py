@@ -55,8 +55,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}). The plan does not consider damage within the "
-    f"dump's files, or rows that do not match their stores"
+    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}). The plan does not account for damage in "
+    "the dump's files or for rows that do not match their stores"
 )
 
 
@@ -380,7 +380,7 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
     grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is None:
         raise Refused(
-            f"kstate does not update this dump, so {option.FOLLOW} would never read new records",
+            f"kstate does not add records to this dump, so {option.FOLLOW} would never read new ones",
             where=uri_text(uri),
             hint=f"omit {option.FOLLOW}, or follow a dump that you update with this command:",
             hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP")],

@@ -126,7 +126,7 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
         permissions=Permissions(accept_resurrected=True),
         as_of_ms=before,
     )
-    assert verdict.action is Action.CATCH_UP and "kstate does not know how much time has passed" in verdict.why
+    assert verdict.action is Action.CATCH_UP and "kstate does not know how long the period was" in verdict.why
     backup = judge(
         replace(log, forgets=False),
         START + 9,
@@ -179,7 +179,7 @@ def test_catches_up_only_within_the_retention_of_tombstones(hours: float, action
     verdict = judge_older(hours)
     assert (verdict.action, verdict.unsure, verdict.invalid) == (action, False, False)
     if action is Action.REBUILD:
-        assert "tombstones in between may be missing" in verdict.why
+        assert "tombstones from that period may be missing" in verdict.why
 
 
 def test_where_age_does_not_matter() -> None:
@@ -353,7 +353,7 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
         vouched = Permissions(**permissions)  # type: ignore[arg-type]
         return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
-    assert verdict_of(None).action is Action.REFUSE and "Tombstones from this time" in verdict_of(None).why
+    assert verdict_of(None).action is Action.REFUSE and "Tombstones from that period" in verdict_of(None).why
     assert verdict_of(None, accept_resurrected=True).action is Action.REBUILD
     assert (
         verdict_of(120).action is Action.REFUSE

@@ -143,7 +143,7 @@ def test_stores_that_are_not_restored() -> None:
     memory = StoreSpec(name="memory", kind=IN_MEMORY, changelog="shop-memory-changelog", subtopology=0)
     unlogged = StoreSpec(name="scratch", kind="key-value", changelog=None, subtopology=0)
     plan = plan_of(snapshot(specs=(COUNT, memory, unlogged)))
-    assert plan.change.notes[0].startswith("kstate does not restore memory, because it is in memory")
+    assert plan.change.notes[0].startswith("kstate does not restore memory, because it is an in-memory store")
     assert plan.change.warnings == ("kstate cannot restore scratch, because it has no changelog",)
 
 
