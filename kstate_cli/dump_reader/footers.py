@@ -570,12 +570,12 @@ class OpenFiles:
         names = [name for name in _PLACE if name != "offset" and name in parquet.schema_arrow.names]
         if not names or place in self._placed:
             return
-        self._placed.add(place)
         # As a dictionary, a topic takes four bytes for each row.
         with open_parquet(self._filesystem, piece.path, ["topic"], parquet.metadata) as file:
             for index in piece.row_groups:
                 for table in row_batches(file, piece.path, _ROWS_AT_ONCE, [index], names):
                     require_place(key, table, piece.path, index)
+        self._placed.add(place)
 
     def get(self, piece: Piece) -> pq.ParquetFile:
         """Return the file of a piece. Raises DumpError if it is not the file with which the dump was opened."""

@@ -64,7 +64,6 @@ class Expansion:
         key = (path, tuple(groups), tuple(sorted(columns)))
         if key in self._compared:
             return
-        self._compared.add(key)
         self._stated += stated
         try:
             with self._filesystem.open_input_file(path) as stream:
@@ -72,6 +71,8 @@ class Expansion:
                     self._add(parquet, path, stream, leaf)
         except (OSError, MalformedBytesError) as error:
             raise unreadable(path, error) from None
+        # Only now: a refused read would pass if it were repeated.
+        self._compared.add(key)
 
     def _add(self, parquet: pq.ParquetFile, path: str, stream: Any, leaf: _GroupColumn) -> None:
         chunk = leaf.chunk

@@ -204,6 +204,17 @@ def test_rows_that_repeat_values_are_refused_above_the_limit_alone(
     assert caught.value.hint is not None and "parquet.enable.dictionary=false" in caught.value.hint
 
 
+def test_a_refused_row_group_is_refused_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller may repeat a read with the same open files."""
+    pq.write_table(rows(count=100), tmp_path / "a.parquet", compression="gzip")
+    monkeypatch.setattr(pages, "LEAST_EXPANDED_BYTES", 1)
+    expansion = pages.Expansion(LOCAL)
+    with open_parquet(LOCAL, str(tmp_path / "a.parquet")) as parquet:
+        for _ in range(2):
+            with pytest.raises(DumpError, match="expands to at least"):
+                expansion.require(parquet, str(tmp_path / "a.parquet"), [0], ["value"], 1)
+
+
 def test_page_headers_that_are_cut_off() -> None:
     """With statistics a header is longer than what is read at first."""
     header = bytes.fromhex("1500 15c801 1564 2c 1514 1500 1506 1506 1c") + b"\x18\xc8\x01" + b"m" * 200 + b"\0\0\0"
