@@ -235,18 +235,22 @@ def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes, most_values: int | None = None) -> Any:
     """Return the value of a JSON text in UTF-8. Raises MalformedBytesError for anything else or ambiguous.
 
     Python's own parser does not refuse all of that: it ends in RecursionError for a text that is nested too deeply,
     takes the last of several members with the same name, and accepts NaN and Infinity, which JSON does not have.
+
+    ``most_values``: MOST_JSON_VALUES by default.
     """
     # Imported here to save time: most commands import this module before they print their help, which needs no JSON.
     import json
 
-    # Counted in the bytes, before the parser makes an object of each value. Marks in texts count too, which are few.
-    if sum(map(data.count, (b",", b"[", b"{"))) > MOST_JSON_VALUES:
-        raise MalformedBytesError(f"it has more than {MOST_JSON_VALUES:,} values, which is kstate's limit")
+    # Counted in the bytes, before the parser makes an object of each value: 512 MiB of "[]," would fill the memory.
+    # Marks in texts count too, which are few.
+    most = MOST_JSON_VALUES if most_values is None else most_values
+    if sum(map(data.count, (b",", b"[", b"{"))) > most:
+        raise MalformedBytesError(f"it has more than {most:,} values, which is kstate's limit")
     try:
         # "utf-8-sig" drops a byte order mark, which some editors put in front.
         document = json.loads(data.decode("utf-8-sig"), **_STRICT)
