@@ -19,9 +19,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import BinaryIO, Final, Literal, get_args
 
 from kstate_cli import clock
+from kstate_cli.errors import file_of
+from kstate_cli.host import FULL, short_of
 
 Purpose = Literal[
     "shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples", "options", "seed"
@@ -103,6 +105,23 @@ def private_folder(purpose: Purpose, parent: Path | None = None) -> Iterator[Pat
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def private_file(purpose: Purpose) -> Iterator[BinaryIO]:
+    """Create an empty file that only this user can read, open it, and remove it at the end.
+
+    Raises OSError, and HostError if its file system is full: an error of a write names no file.
+    """
+    place = folder()
+    try:
+        with private_folder(purpose) as parent, open(parent / "content", "w+b") as file:
+            yield file
+    except OSError as error:
+        of_file = file_of(error)
+        if error.errno in FULL and (of_file is None or Path(of_file).is_relative_to(place)):
+            raise short_of(error.errno, place) from None
+        raise
 
 
 def _new_name(purpose: Purpose) -> str:

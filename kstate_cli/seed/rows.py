@@ -368,8 +368,7 @@ def _sorted(entries: Iterable[_Sortable], order: _Order, held_bytes: int) -> Ite
         def spill() -> None:
             nonlocal file, size
             if file is None:
-                folder = stack.enter_context(temporary.private_folder("seed"))
-                file = stack.enter_context(open(folder / "parts", "w+b"))
+                file = stack.enter_context(temporary.private_file("seed"))
             waiting.sort(key=order)
             _write_part(waiting, file)
             ends.append(file.tell())

@@ -217,8 +217,7 @@ def count_differences(
     with ExitStack() as stack:
         pairs = [(ours, theirs)]
         if shares > 1:
-            folder = stack.enter_context(temporary.private_folder("seed"))
-            file = stack.enter_context(open(folder / "digests", "w+b"))
+            file = stack.enter_context(temporary.private_file("seed"))
             before, after = _divided(ours, shares, file), _divided(theirs, shares, file)
             pairs = [(_share(file, first), _share(file, second)) for first, second in zip(before, after, strict=True)]
         for first, second in pairs:

@@ -184,3 +184,46 @@ def test_ls_of_a_disk_that_stops_to_answer(tmp_path: Path) -> None:
         for word in ("wipe", "rebuild", "damage", "verify", "the directory has problems", "defect"):
             assert word not in text, (first, text)
     assert codes[0] == 3 and codes[-1] == 0, codes
+
+
+FULL_FOLDER = """
+import os, subprocess, sys
+from kstate_cli.host import HostError
+from kstate_cli.seed import rows, table_contents
+from kstate_cli.seed.rows import _Sortable
+from kstate_cli.seed.table_contents import RecordDigest, count_differences
+
+place = sys.argv[1]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], check=True)
+rows._SORT_BYTES = 8_000
+
+def digests():
+    for _ in range(5_000):
+        yield RecordDigest(os.urandom(16), bytes(16), False)
+
+def sort():
+    versions = (_Sortable(number % 97, os.urandom(40), bytes(100)) for number in range(5_000))
+    return [*rows._sorted(versions, lambda entry: (entry.number, entry.key), 0)]
+
+for work in (sort, lambda: count_differences(digests(), digests(), 3, history=False)):
+    try:
+        work()
+    except HostError as error:
+        print(f"{error}: {error.where}: {error.hint}")
+    assert not os.listdir(place)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root")
+def test_a_full_folder_of_temporary_files_is_named(tmp_path: Path) -> None:
+    """The error of a write has no name of a file: users would free space on the disk of the stores."""
+    result = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", FULL_FOLDER, str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
+        check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "No space left on device" in line
+        assert f": {tmp_path}: free disk space there or set TMPDIR to another folder" in line
