@@ -148,7 +148,7 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
             ".checkpoint was lost"
         )
         return snapshot.finding(NO_OFFSETS, text, task)
-    text = "the store has no offset, but the task's other stores have one"
+    text = "the store has no offset, but the task's other stores do"
     return snapshot.finding(OFFSET_MISSING, text, task, store.name)
 
 

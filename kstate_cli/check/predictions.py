@@ -173,8 +173,8 @@ def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_el
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
     why = (
-        "it may not have a changelog, and its rows would be lost. To find out, pass "
-        f"{option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS}"
+        f"if the store has no changelog, its rows are then lost. To find out, pass {option.BOOTSTRAP_SERVER}, "
+        f"{option.DUMP} or {option.OFFSETS}"
     )
     if is_surely_lost(snapshot, store):
         outcome, why = Outcome.LOST, "Streams treats it as a store without a changelog, and its rows are lost"

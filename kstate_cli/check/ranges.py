@@ -177,8 +177,8 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
         yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old the store's data is", task, store.name)
     elif deletes_heard is DeleteCoverage.NO:
         text = (
-            f"the store's data is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Keys that were "
-            f"deleted since then may remain in the store (delete.retention.ms is {span_text(retention)})"
+            f"the store's data is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Keys that have since "
+            f"been deleted may remain in the store (delete.retention.ms is {span_text(retention)})"
         )
         yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)
 

@@ -108,7 +108,7 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
     for name in sorted(names):
         text = (
             f"{name} has a changelog, but no directory, because the store is in memory. Streams restores the whole "
-            "store at every start"
+            "store every time it starts"
         )
         yield snapshot.finding(CHANGELOG_WITHOUT_STORE, text)
 
@@ -121,7 +121,7 @@ AROUND_RULES: tuple[SurroundingsRule, ...] = (
     ),
     SurroundingsRule("StateDirectory.lockStateDirectory", _mount),
     SurroundingsRule("kstate keeps backups of its runs", _runs),
-    SurroundingsRule("Streams restores an InMemoryKeyValueStore at every start", _in_memory),
+    SurroundingsRule("Streams restores an InMemoryKeyValueStore every time it starts", _in_memory),
 )
 """The rules about the directory as a whole."""
 

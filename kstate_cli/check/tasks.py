@@ -121,7 +121,7 @@ def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             )
             findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
-        text = f"the store's directory is missing, but its offset {offset} exists"
+        text = f"the store's directory is missing, but its offset {offset} still exists"
         findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name))
         empty[name] = findings[-1].code
         if name not in absent:
@@ -173,7 +173,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _status_text(store: Store) -> str:
     text = "the store's status is open"
     if _keeps_segments_open(store):
-        text += f", but that of an earlier segment is not, so the first start ends in ERROR ({streams_log.LOCK_HELD})"
+        text += f", but an earlier segment's status is not, so the first start ends in ERROR ({streams_log.LOCK_HELD})"
     return text
 
 

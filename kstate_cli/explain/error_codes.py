@@ -99,7 +99,10 @@ ERRORS: Final = {
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(
         "The operating system reported an error (exit 6)",
-        "For example, a file does not exist, the disk does not respond, or this user lacks a permission.",
+        (
+            "For example, a file does not exist, the disk does not respond, or this user does not have a required "
+            "permission."
+        ),
         do=(_MESSAGE,),
     ),
     DATABASE_CODE: Texts("RocksDB reported an error (exit 6)", do=(look_closer("APP"),)),
@@ -116,7 +119,7 @@ ERRORS: Final = {
     KstateError.code: Texts("The command failed for a reason without a specific code (exit 6)", do=(_MESSAGE,)),
     DEFECT_CODE: Texts(
         "kstate has a bug (exit 6)",
-        "kstate failed with an unexpected error. Even in this case, a change is either complete or has no effect.",
+        "kstate failed with an unexpected error. Even in this case, a change is applied completely or not at all.",
         do=("run the command again with KSTATE_LOG=FILE, then report the bug and attach this file", _STATUS),
     ),
     RunHalfway.code: Texts(
@@ -178,9 +181,9 @@ REHOME: Final = {
         (
             "After a topology change, the operator may have a different number. Its store then has a different name "
             "and a different changelog, and the old name may belong to another operator. kstate moves such a store "
-            "only if the store has the same sources and processors in both descriptions."
+            "only if it has the same sources and processors in both descriptions."
         ),
-        do=(_OLD, "or set the old name in the code, with Materialized.as"),
+        do=(_OLD, "or set the old name in the code with Materialized.as"),
     ),
     WhyRefused.NUMBER_TAKEN: Texts(
         "The directory already has tasks with a sub-topology's new number (exit 4)",
@@ -196,7 +199,7 @@ REHOME: Final = {
         "A store is new, and its kind is unknown (exit 4)",
         (
             'From 4.3 on, an empty store needs an offset that means "from the beginning". Without this offset, '
-            "Streams wipes the task under exactly-once. The place of this offset depends on the kind of store."
+            "Streams wipes the task under exactly-once. Where this offset is stored depends on the kind of store."
         ),
         do=(
             f"specify the kind in kstate.toml and pass it with {option.SPEC}",
@@ -238,7 +241,7 @@ REHOME: Final = {
         ),
     ),
     WhyRefused.PARTITIONS: Texts(
-        ("A changelog's partitions do not match the number of tasks in its new sub-topology (exit 4)"),
+        ("A changelog has a different number of partitions than its new sub-topology has tasks (exit 4)"),
         (
             "Streams creates one task for each partition of the largest source topic. It fails to start if an existing "
             "changelog has a different number of partitions. If Streams restores a table from its source "
@@ -249,8 +252,8 @@ REHOME: Final = {
     ),
     WhyRefused.OTHER_CLUSTER: Texts(
         "The broker has none of this directory's changelogs (exit 4)",
-        "Either the broker belongs to a different cluster, or this user may not describe these topics.",
-        do=("connect to this application's cluster as a user that may describe its topics",),
+        "Either the broker belongs to a different cluster, or this user is not allowed to describe these topics.",
+        do=("connect to this application's cluster as a user that is allowed to describe its topics",),
     ),
 }
 
@@ -328,8 +331,8 @@ EXITS: Final = {
     str(RunHalfway.exit_code): Texts(
         "The command changed the application directory, but failed in a later step",
         (
-            "APP is the complete new directory. Only a last step failed, such as a sync, a journal line or the "
-            "summary. If the command was `kstate clean`, it deleted only a part of the backup."
+            "APP is the complete new directory. Only one of the last steps failed, such as a sync, a journal line or "
+            "the summary. If the command was `kstate clean`, it deleted only part of the backup."
         ),
         do=(
             _AGAIN,
@@ -347,8 +350,8 @@ EXITS: Final = {
     "137": Texts(
         "Signal 9 (SIGKILL) terminated the command, often because the host ran out of memory",
         (
-            "kstate could not shut down cleanly. Nevertheless, the directory is either completely the old one or "
-            "completely the new one."
+            "kstate could not shut down cleanly. Nevertheless, the directory is either the complete old one or the "
+            "complete new one."
         ),
         do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),

@@ -71,7 +71,7 @@ PROBLEMS: Final = {
         (_PUT_BACK,),
     ),
     ProblemCode.UNREADABLE: Texts(
-        "This user may not read a file, or the disk reported an error",
+        "This user is not allowed to read a file, or the disk reported an error",
         "The file may be intact, so do not wipe the store because of this problem.",
         None,
         None,
@@ -87,7 +87,7 @@ PROBLEMS: Final = {
         ("ignore the file, or move it out of the application directory",),
     ),
     ProblemCode.ILLEGAL_NAME: Texts(
-        "A folder among the stores has a name that is not valid for a store",
+        "A folder next to the stores has a name that is not a valid store name",
         (
             "A store name has at most 249 characters: letters, digits, dots, underscores and dashes."
         ),
@@ -110,8 +110,8 @@ PROBLEMS: Final = {
         (_CHECK,),
     ),
     ProblemCode.READING_FAILED: Texts(
-        "The operating system reported an error when kstate read a file",
-        "This user may read the file, and kstate has found no damage in its contents.",
+        "The operating system reported an error while kstate was reading a file",
+        "This user is allowed to read the file, and kstate has found no damage in its contents.",
         None,
         None,
         (CHECK_THE_DISK,),
@@ -124,14 +124,14 @@ PROBLEMS: Final = {
         (_CHECK,),
     ),
     ProblemCode.DROPPED_LINE: Texts(
-        "A line of .checkpoint has a negative offset, and Streams skips the line",
+        "A line in .checkpoint has a negative offset, so Streams skips it",
         "The store then has no offset.",
         (log.LINE_DROPPED,),
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.ONLY_KEPT: Texts(
-        "The directory has lost all stores that a run's backup contains",
+        "All stores in a run's backup are missing from the directory",
         "The directory was emptied after the run. The backup may be the only copy of these stores, so `kstate "
         "clean` does not delete it.",
         None,
@@ -148,7 +148,7 @@ PROBLEMS: Final = {
             "contains a write-ahead log."
         ),
         (log.LOG_WITHOUT_CURRENT,),
-        "DBImpl::Recover of RocksDB creates a database with create_if_missing",
+        "with create_if_missing, RocksDB's DBImpl::Recover creates a database",
         _HALF_MADE,
     ),
     ProblemCode.NO_DATABASE: Texts(
@@ -166,7 +166,7 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.NOT_OPENED_HERE: Texts(
-        "RocksDB in the version that kstate uses cannot open the database",
+        "The RocksDB version that kstate uses cannot open the database",
         "The application's RocksDB version may be able to open it. kstate has found no damage.",
         SILENT,
         _OPENS,
@@ -174,7 +174,7 @@ PROBLEMS: Final = {
         ("leave this store unchanged", "try a newer version of kstate, which may be able to open the store"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
-        "A stored offset does not have 8 bytes",
+        "A stored offset is not 8 bytes long",
         "Streams cannot decode such an offset, so 4.3 fails to open the store.",
         (log.NOT_A_LONG,),
         f"AbstractColumnFamilyAccessor, LongDeserializer ({see('offsets.md#column-family')})",
@@ -245,9 +245,9 @@ PROBLEMS: Final = {
     ProblemCode.TWO_LAYOUTS: Texts(
         "A store exists twice: as one database in rocksdb/NAME, and as segments in NAME/",
         (
-            "The application uses only one of these directories. The other one remains from the time before the "
-            "store became a windowed store, or stopped being one. kstate cannot determine which one the application "
-            "uses, so it refuses to predict anything or to change the directory."
+            "The application uses only one of these directories. The other one is left over from before the store "
+            "became a windowed store or stopped being one. kstate cannot determine which one the application uses, so "
+            "it refuses to predict anything or to change the directory."
         ),
         SILENT,
         f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
@@ -270,7 +270,7 @@ PROBLEMS: Final = {
         ("use a newer version of kstate, which may support this release", _REBUILD),
     ),
     ProblemCode.UNDER_WAY: Texts(
-        "The running application is creating or dropping a database at this moment",
+        "The running application is currently creating or dropping a database",
         "Afterwards, kstate can determine the store's kind.",
         None,
         None,
@@ -295,7 +295,7 @@ PROBLEMS: Final = {
     ProblemCode.SST_NOT_NAMED: Texts(
         "A file in a database contains rows, but is not listed in the MANIFEST",
         (
-            "A crash can leave such files behind. They are harmless. If the application did not crash, the "
+            "A crash can leave such files behind, and they are then harmless. If the application did not crash, the "
             "MANIFEST is truncated, and rows are silently missing. kstate can change a directory that contains such "
             "files."
         ),
@@ -409,8 +409,8 @@ NOTES: Final = {
             "kstate has found no offset for the store, so it assumes that the store has no changelog",
             (
                 "This is correct if the application calls withLoggingDisabled() for the store. The rows then exist "
-                "only in this directory. If the store does have a changelog, kstate restores it only after you have "
-                "set logged = true in the specification."
+                "only in this directory. If the store does have a changelog, kstate restores it only once you set "
+                "logged = true in the specification."
             ),
             do=((
                 "if the store has a changelog, set logged = true in the specification that this command prints: "
@@ -435,7 +435,7 @@ NOTES: Final = {
             "Only the application's code contains the retention of a versioned store",
             "`kstate restore` needs the retention to determine which versions have expired. No other command needs it.",
             do=((
-                "set retention_ms to the store's historyRetention, in the specification that this command prints: "
+                "set retention_ms to the store's historyRetention in the specification that this command prints: "
                 f"{_LS_SPEC}"
             ),),
         ),
@@ -448,7 +448,7 @@ NOTES: Final = {
                 "Only `kstate restore` needs this information, because only a globalTable has the same rows as its "
                 "topic."
             ),
-            do=('set source to "table" or "processor", in the specification that this command prints: '
+            do=('set source to "table" or "processor" in the specification that this command prints: '
                 + _LS_SPEC,),
         ),
     ),

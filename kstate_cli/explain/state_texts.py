@@ -28,7 +28,7 @@ _LIKE = f"the state has the same meaning as in KafkaStreams.State (KIP-696; {see
 
 # CREATED has no line of a journal yet, so it is no RunState.
 RUN_STATES: Final = {
-    CREATED: Texts("The folder of the run exists, but is still empty", rule=_RUNS, do=(_TAKEN_OVER,)),
+    CREATED: Texts("The run's folder exists but is still empty", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(
         "kstate is building the new directory next to the old one",
         "APP is unchanged. If the process has exited, `kstate status` shows the run as interrupted.",
@@ -37,7 +37,7 @@ RUN_STATES: Final = {
     ),
     RunState.SWITCHING.value: Texts(
         "kstate was about to swap the old and the new directory",
-        "APP is either completely the old or completely the new directory. Marks in both trees show which one.",
+        "APP is either the complete old directory or the complete new one. Marks in both trees show which one.",
         rule=_RUNS,
         do=(_WAIT, _TAKEN_OVER),
     ),
@@ -52,7 +52,7 @@ RUN_STATES: Final = {
     ),
     RunState.UNDOING.value: Texts(
         "An undo of the run was about to swap the two directories back",
-        "APP is either completely the old or completely the new directory.",
+        "APP is either the complete old directory or the complete new one.",
         rule=_RUNS,
         do=(_WAIT, f"if the process has exited: {command('undo', 'APP')}"),
     ),
@@ -69,7 +69,7 @@ RUN_STATES: Final = {
         do=(_WHY, "fix the cause and run the command again"),
     ),
     RunState.CLEANING.value: Texts(
-        "kstate is deleting the backup of the run",
+        "kstate is deleting the run's backup",
         "You can no longer undo the run.",
         rule=_RUNS,
         do=(f"if the process has exited: {command('clean', 'APP')}",),
@@ -77,8 +77,8 @@ RUN_STATES: Final = {
     RUN_INTERRUPTED: Texts(
         "The process ended before the run was complete",
         (
-            "The process was killed, or the host lost power. APP is either completely the old or completely the new "
-            "directory. If the run was a restoration, its sorted files remain, and the next restoration uses them."
+            "The process was killed, or the host lost power. APP is either the complete old directory or the complete "
+            "new one. If the run was a restoration, its sorted files remain, and the next restoration uses them."
         ),
         rule=f"kstate's change engine defines this state ({see('engine.md#dies-here')})",
         do=(_TAKEN_OVER,),
@@ -113,7 +113,7 @@ RESTORATION_STATES: Final = {
         (f"to see the progress: {command('status', 'APP')}",),
     ),
     RestoreState.RUNNING.value: Texts(
-        "Every store is complete and in its place", "kstate still has to close the run.", rule=_LIKE, do=(_WAIT,)
+        "Every store is complete and in place", "kstate still has to close the run.", rule=_LIKE, do=(_WAIT,)
     ),
     RestoreState.PENDING_SHUTDOWN.value: Texts(
         "The restoration is closing, because it is complete or was stopped", rule=_LIKE, do=(_WAIT,)
@@ -202,13 +202,13 @@ OUTCOMES: Final = {
     ),
     Outcome.RESTORES_ALL: Texts(
         "Streams restores the whole changelog over the existing rows",
-        "Keys that were deleted since then may remain.",
+        "Keys that have since been deleted may remain.",
         (log.FROM_START, log.RESTORES_FROM_START, log.RESTORED),
         _CHANGELOG,
         (_FINDING, _DUMP),
     ),
     Outcome.WIPED: Texts(
-        "Streams deletes the task's directory, then restores all its stores from the beginning",
+        "Streams deletes the task's directory and then restores all of the task's stores from the beginning",
         "If one store is corrupted, Streams treats the whole task as corrupted.",
         (log.NO_OFFSETS, log.CORRUPTED, log.REVIVED, log.WIPED, log.RESTORES_FROM_START),
         _WIPED,
@@ -254,16 +254,16 @@ OUTCOMES: Final = {
         "The client stays in REBALANCING and restores nothing",
         (
             "The application uses transactional stores, and the first store that a task opens has the status open "
-            "(1). Streams marks only stores that it opened before this one as corrupted. Here it has opened none, "
-            "so it wipes nothing and retries forever. The directory does not show in which order Streams opens the "
-            "stores."
+            "(1). Streams marks as corrupted only the stores that it opened before this one. In this case, it has "
+            "opened none, so it wipes nothing and retries forever. The directory does not show in which order Streams "
+            "opens the stores."
         ),
         log.INVALID_STATE,
         f"TaskManager.closeDirtyAndRevive ({see('offsets.md#transactional-stores')})",
         (_FINDING,),
     ),
     Outcome.NOT_REACHED: Texts(
-        "Startup fails at another store of the task, before Streams opens this one",
+        "Startup fails on another store in the task before Streams opens this one",
         "Therefore, kstate does not know what would happen to this store.",
         SILENT,
         "StateManagerUtil.registerStateStores opens no more stores after one has failed",

@@ -117,13 +117,15 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
             f"the broker has none of this directory's changelogs: {some(sorted(changelogs), _MOST)}",
             where=str(snapshot.app.path),
             code=WhyRefused.OTHER_CLUSTER,
-            hint=("check that this is the application's cluster and that this user may describe its topics"),
+            hint=("check that this is the application's cluster and that this user is allowed to describe its topics"),
         )
     changes, wrong = _compare_counts(layout, counts)
     if wrong:
         raise Refused(
-            "Kafka Streams would not reach RUNNING, because these changelogs do not have as many partitions as "
-            "their sub-topologies have tasks",
+            (
+                "Kafka Streams would not reach RUNNING, because the numbers of partitions in these changelogs do not "
+                "match the numbers of tasks in their sub-topologies"
+            ),
             details=first_lines(wrong),
             where=str(snapshot.app.path),
             code=WhyRefused.PARTITIONS,
@@ -199,9 +201,9 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
         if key in tails:
             records = tails[key].records(first, end)
         if records is None:
-            yield f"{key} has up to {end - first:,} unread records from offset {first} on"
+            yield f"{key} has up to {end - first:,} unread records, starting at offset {first}"
         elif records:
-            yield f"{key} has {plural(records, 'unread record')} from offset {first} on"
+            yield f"{key} has {plural(records, 'unread record')}, starting at offset {first}"
 
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
@@ -253,7 +255,7 @@ def _uneven_sources(
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
             f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions. Kafka Streams "
-            "creates as many tasks as the largest topic has partitions. If the topology joins these topics, records "
+            "creates one task for each partition of the largest topic. If the topology joins these topics, records "
             "with the same key may be in two tasks"
         )
 

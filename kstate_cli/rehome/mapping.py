@@ -239,8 +239,10 @@ def _refuse_others(
     missing = some([str(key) for key in sorted(here - shared)], _MOST)
     if shared:
         raise Refused(
-            f"the new topology has only {len(shared)} of {plural(len(here), 'store')} in the directory. These are "
-            f"missing: {missing}",
+            (
+                f"the directory contains {plural(len(here), 'store')}, and the new topology has only {len(shared)} of "
+                f"them. Missing: {missing}"
+            ),
             code=WhyRefused.OTHER_APPLICATION,
             hint=(
                 "check that this description belongs to this application. If it does, also pass the description of "
@@ -251,7 +253,7 @@ def _refuse_others(
         f"the new topology has none of the stores in the directory: {missing}",
         code=WhyRefused.OTHER_APPLICATION,
         hint=(
-            "this description belongs to another application. Pass the output of build(props).describe() of this "
+            "this description belongs to another application. Pass the output of build(props).describe() from this "
             "application"
         ),
     )

@@ -47,7 +47,7 @@ class LeaveReason(str, Enum):
     )
     REMOVED = "its sub-topology was removed. Its changelog topic is kept"
     COPY = "several sub-topologies each had a copy. The changelog has the records of all copies"
-    ELSEWHERE = "another host completes the task of this store. Its changelog topic is kept"
+    ELSEWHERE = "another host completes this store's task. Its changelog topic is kept"
 
 
 class WhyRefused(str, Enum):

@@ -278,7 +278,7 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
         raise UsageError(
-            f"{option.COMPLETE} {quoted(NONE)} cannot be used together with the name of a task", hint="omit one of them"
+            f"{option.COMPLETE} {quoted(NONE)} cannot be used together with a task name", hint="omit one of them"
         )
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(

@@ -231,7 +231,7 @@ def _topics_present(created: Mapping[str, Mapping[str, Any]], existing: Mapping[
     other = [
         name for name, line in created.items() if name not in existing or existing[name].topic_id != line.get("id")
     ]
-    return _condition_of(TOPICS_PRESENT, "not-met", "topics of the run are missing or were recreated", other)
+    return _condition_of(TOPICS_PRESENT, "not-met", "some of the run's topics are missing or were recreated", other)
 
 
 def judge_seeded(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
@@ -329,8 +329,8 @@ def _doubt_about_offsets(facts: SeedFacts) -> tuple[State, str | None]:
     if facts.directories is None:
         names = ", ".join(rules.offset_topics(facts)) or "none"
         return "unknown", (
-            "a broker reports only offsets of topics that this user may describe. Compare these input topics with "
-            f"the topology's input topics: {names}"
+            "a broker reports only offsets of topics that this user is allowed to describe. Compare these input "
+            f"topics with the topology's input topics: {names}"
         )
     inputs = {topic for topics in input_topics(facts.directories).values() for topic in topics}
     missing = sorted(inputs - {key.topic for key in facts.committed})

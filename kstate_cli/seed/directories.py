@@ -208,9 +208,9 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
             f"several directories have the same task: {some(sorted(double), _MOST)}",
             details=first_lines([str(task.path) for same in double.values() for task in same]),
             hint=(
-                "only one copy of each task is current. The others belong to standbys, or stayed behind when the "
-                f"task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare the "
-                "Positions that `kstate inspect-position` prints"
+                "only one copy of each task is current. The others belong to standbys, or were left behind when the "
+                "task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare the Positions "
+                "that `kstate inspect-position` prints"
             ),
         )
     return [task for name in by_name for task in by_name[name]]
@@ -276,8 +276,8 @@ def _retains_duplicates(store: StoreSpec, records: Sequence[RowRecords]) -> bool
 def stale_offsets_notes(directories: SeedDirectories) -> Iterator[str]:
     """Yield what to do before an application starts under its own id on the directories that it has."""
     yield (
-        "the directories have offsets of the lost changelogs, and Kafka Streams would use these offsets in the new "
-        "ones. Before you start the application, run on every host: "
+        "the directories have offsets of the lost changelogs, and Kafka Streams would use these offsets with the new "
+        "changelogs. Before you start the application, run on every host: "
         f"{command('wipe', directories.paths[0], option.ALL)}"
     )
     buffers = sorted(store.name for store in directories.stores if store_kind(store.kind).key is KeySchema.BUFFER)

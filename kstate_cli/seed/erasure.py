@@ -76,7 +76,7 @@ def read_keys(path: Path) -> KeysToErase:
         if not equals or not store or line.endswith("\r"):
             raise UsageError(
                 f"line {number} of {path} does not have the form STORE=KEY or STORE:SERDE=KEY",
-                hint="write one key per line and end lines with a line feed only",
+                hint="write one key per line, and end each line with only a line feed",
             )
         of_store = serde_for(option.DROP_KEYS, serde or "bytes")
         try:

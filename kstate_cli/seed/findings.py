@@ -95,7 +95,7 @@ NAMES_VALID: Final = ConditionCode(
 SOURCE_STOPPED: Final = ConditionCode(
     "source-stopped",
     "The source's consumer group has no members",
-    more="Records that the source writes after the dump would be missing in the new application.",
+    more="Records that the source writes after the dump would be missing from the new application.",
     source="librdkafka lists no members of groups with group.protocol=streams ({page})",
     page="seeding.md#groups-with-groupprotocolstreams",
     hint=_STOPPED,
@@ -107,7 +107,7 @@ SOURCE_OFFSETS: Final = ConditionCode(
     "The source's consumer group has committed offsets for all its input topics",
     more=(
         "A broker reports only offsets of topics that the user is allowed to describe. If an offset is missing, the "
-        "new application starts to read that topic at its beginning or end."
+        "new application starts reading that topic at its beginning or end."
     ),
     source=_OF_RULE,
     page=_ORDER,
@@ -152,7 +152,9 @@ SOURCE_COMPLETE: Final = ConditionCode(
 SOURCE_AS_SPECIFIED: Final = ConditionCode(
     "source-as-specified",
     "The source's changelogs and input topics match the specification",
-    more="A file of another application may contain wrong kinds, so kstate would write too few records.",
+    more=(
+        "A specification of a different application may contain the wrong kinds, so kstate would write too few records."
+    ),
     source=_OF_RULE,
     page=_ORDER,
     hint="correct kstate.toml",

@@ -160,8 +160,8 @@ def refuse_undrained(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refuse
             f"{facts.source_app} has not read all records in its internal topics: {some(names, _MOST)}",
             hint=(
                 "start the application without new input until it has read these records. Then stop it, write the "
-                "dump again, and run the command again. If another application left these topics, delete "
-                "them"
+                "dump again, and run the command again. If these topics are left over from another application, "
+                "delete them"
             ),
         )
 
@@ -353,7 +353,7 @@ def left_changelogs(request: SeedRequest, facts: SeedFacts) -> str:
     names = some(sorted(facts.target_changelogs), _MOST)
     return (
         f"these changelogs already exist, and this run does not write to them: {names}. If {request.app} has stores "
-        "with these changelogs, Kafka Streams restores the stores from there"
+        "with these changelogs, Kafka Streams restores these stores from them"
     )
 
 

@@ -25,13 +25,13 @@ _LOOK = f"to see which stores exist: {command('ls', 'APP')}"
 
 OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     "offsets-in-column-family",
-    "4.3 or a later release has opened this store, and an older release cannot open it",
+    "4.3 or a later release has opened this store, so older releases cannot open it",
     level=Level.ERROR,
     more=(
         "Since 4.3, Streams keeps changelog offsets in a separate column family of each RocksDB database. 4.3 moves "
-        "them there when it starts, even if startup fails or upgrade.from is set. RocksDB opens a database only "
-        "with all of its column families. So releases up to 4.2 fail to start or silently open window and session "
-        "stores without rows. No data is lost. A migration moves the offsets back to the files that the older "
+        "them there when it starts, even if startup fails or upgrade.from is set. RocksDB opens a database only with "
+        "all of its column families. As a result, releases up to 4.2 either fail to start or silently open window and "
+        "session stores without rows. No data is lost. A migration moves the offsets back to the files that the older "
         "release reads."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
@@ -47,7 +47,7 @@ SST_TOO_NEW: Final = FindingCode(
     "An SST has a format that this release's RocksDB version cannot read",
     level=Level.ERROR,
     more=(
-        "4.0 and later releases write SSTs of format 6, but 3.9 and earlier releases read only formats up to 5. The "
+        "Releases from 4.0 on write SSTs in format 6, but 3.9 and earlier releases can read only formats up to 5. The "
         "rows are intact. A migration rewrites the SSTs in the older format."
     ),
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION, _CLOSED),
@@ -91,8 +91,8 @@ UNKNOWN_KIND: Final = FindingCode(
     "This release does not support this kind of store",
     level=Level.WARNING,
     more=(
-        "Versioned stores need 3.5, grace buffers 3.6, and on-window-close stores 3.3. A topology of an older "
-        "release cannot contain such a store, so the release ignores the directory."
+        "Versioned stores require 3.5 or later, grace buffers 3.6, and on-window-close stores 3.3. With an older "
+        "release, a topology cannot contain such a store, so the release ignores the directory."
     ),
     log=SILENT,
     source="a later release added this kind of store (kstate_cli/releases.py)",
@@ -103,8 +103,8 @@ DOES_NOT_OPEN: Final = FindingCode(
     "RocksDB cannot open the store or creates an empty one in its place",
     level=Level.ERROR,
     more=(
-        "An SST listed in the MANIFEST is missing or truncated, CURRENT is missing, or the stored offset does not "
-        "have 8 bytes. If CURRENT is missing and the directory has no write-ahead log, RocksDB silently creates an "
+        "An SST listed in the MANIFEST is missing or truncated, CURRENT is missing, or the stored offset is not 8 "
+        "bytes long. If CURRENT is missing and the directory has no write-ahead log, RocksDB silently creates an "
         "empty database. The old offset still exists, so Streams treats the empty store as complete."
     ),
     log=(log.STORE_NOT_OPENED, log.LOG_WITHOUT_CURRENT, log.NOT_A_LONG),
@@ -117,8 +117,8 @@ SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
     "RocksDB cannot open a segment of a window or session store, and Streams opens the store without it",
     level=Level.ERROR,
     more=(
-        "Releases up to 4.2 ignore the exception and open the store without this segment and all later ones. The "
-        "store keeps its offset, so Streams does not restore the missing rows. From then on, queries and joins "
+        "Releases up to 4.2 ignore RocksDB's exception and open the store without this segment and all later ones. "
+        "The store keeps its offset, so Streams does not restore the missing rows. From then on, queries and joins "
         "silently miss these rows. Startup fails only if Streams restores records into this segment."
     ),
     log=(_CLOSED,),
@@ -181,8 +181,8 @@ MALFORMED_CHECKPOINT: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "The file is empty or truncated, has an unknown version, or was edited. Streams fails to start until you "
-        "remove the file. 4.3 fails even if the task belongs to another instance. Without the file, the task has no "
-        "offsets. Under exactly-once, Streams then wipes and restores the task."
+        "remove the file. 4.3 fails to start even if the task belongs to another instance. Without the file, the task "
+        "has no offsets. Under exactly-once, Streams then wipes and restores the task."
     ),
     log=(
         log.CHECKPOINT_NOT_LOADED,
@@ -200,8 +200,8 @@ MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
     "kstate cannot read a .checkpoint_STORE file",
     level=Level.ERROR,
     more=(
-        "Some stores, such as grace buffers and custom stores, cannot keep their own offset. 4.3 keeps such an "
-        "offset in this file. Streams fails to start until you remove the file."
+        "Some stores, such as grace buffers and custom stores, cannot store their own offset, so 4.3 keeps it in this "
+        "file. Streams fails to start until you remove the file."
     ),
     log=(log.STORE_CHECKPOINT_NOT_LOADED, *MALFORMED_FILE_MESSAGES),
     source="LegacyCheckpointingStateStore.init ({page})",
@@ -224,7 +224,7 @@ MALFORMED_POSITION: Final = FindingCode(
 )
 DROPPED_LINE: Final = FindingCode(
     "dropped-line",
-    "A line of .checkpoint has a negative offset, and Streams skips the line",
+    "A line in .checkpoint has a negative offset, so Streams skips it",
     level=Level.WARNING,
     more="The store then has no offset, so Streams wipes its task under exactly-once.",
     log=(log.LINE_DROPPED,),
@@ -237,8 +237,9 @@ FOREIGN_IN_SEGMENTS: Final = FindingCode(
     "A window or session store contains an entry that is not a segment",
     level=Level.ERROR,
     more=(
-        "The entry may be a backup, an editor's folder, or a copied file. Releases up to 4.2 then open none of the "
-        "segments, so the store is empty but keeps the offset of a complete store. 4.3 fails to start."
+        "The entry may be a backup, an editor's folder, or a copied file. Because of this entry, releases up to 4.2 "
+        "open none of the segments, so the store is empty but keeps the offset of a complete store. 4.3 fails to "
+        "start."
     ),
     log=(log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
     source=(
@@ -271,13 +272,13 @@ LOCK_FILE_IN_TASK: Final = FindingCode(
     level=Level.WARNING,
     more="Very old releases locked tasks with such files. Streams deletes this file when it starts.",
     log=SILENT,
-    source="StateDirectory.taskDirIsEmpty deletes files that end in .lock ({page})",
+    source="StateDirectory.taskDirIsEmpty deletes files whose names end in .lock ({page})",
     page="layout.md#foreign-entries",
     hint="if you want to keep this file, move it out of the application directory",
 )
 LEFTOVER_FILE: Final = FindingCode(
     "leftover-file",
-    "A crash left a .tmp file",
+    "A crash left a .tmp file behind",
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
@@ -304,9 +305,9 @@ SEGMENT_OFF_GRID: Final = FindingCode(
     "The number in a segment's name is not a multiple of the segment interval",
     level=Level.ERROR,
     more=(
-        "Streams computes the names of segments from the timestamps of their rows. It never computes this name, so "
-        "it does not open the segment, and the rows are silently missing. Either the retention or the segment "
-        "interval was changed, or the directory was renamed."
+        "Streams computes segment names from the timestamps of the rows. It never computes this name, so it does not "
+        "open the segment, and the rows are silently missing. Either the retention or the segment interval was "
+        "changed, or the directory was renamed."
     ),
     log=SILENT,
     source=(
@@ -341,10 +342,10 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     level=Level.WARNING,
     more=(
         "The suppliers of several processors return the same StoreBuilder. Some patch releases put these processors "
-        "into separate sub-topologies. Each of these has its own copy of the store, and all copies write to one "
-        "changelog. 4.2.2 and 4.4.0 build one sub-topology with one store. The task numbers then change, and "
-        "Streams restores the stores that move. With the descriptions of both topologies, kstate can move all other "
-        "stores. Streams restores the shared store, because none of its copies has all records."
+        "into separate sub-topologies. Each of these sub-topologies has its own copy of the store, and all copies "
+        "write to one changelog. 4.2.2 and 4.4.0 build one sub-topology with one store. The task numbers then change, "
+        "and Streams restores the stores that move. With the descriptions of both topologies, kstate can move all "
+        "other stores. Streams restores the shared store, because none of the copies has all the records."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
@@ -353,7 +354,7 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     ),
     page="start.md#one-store-of-several-sub-topologies",
     hint=(
-        "write the output of Topology#describe to a file with each of the two releases, then run: kstate check APP "
+        "with each of the two releases, write the output of Topology#describe to a file, then run: kstate check APP "
         f"{option.FOR} STARTED {option.TOPOLOGY} AFTER.txt {option.FROM} BEFORE.txt"
     ),
     do=(_LOOK,),

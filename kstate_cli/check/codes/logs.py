@@ -69,9 +69,9 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the global/ folder and fails to start. At the next start, it rebuilds the stores. In 3.9 "
-        "and earlier, startup hangs. The consumer for global stores has the reset policy none, so it does not reset "
-        "its offset. KIP-406 would change this, but no release implements it."
+        "Streams deletes the global/ folder and fails to start. The next time it starts, it rebuilds the stores. In "
+        "3.9 and earlier releases, startup hangs instead. The consumer for global stores has the reset policy none, "
+        "so it does not reset its offset. KIP-406 would change this, but no release implements it."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
@@ -160,7 +160,7 @@ AGE_UNKNOWN: Final = FindingCode(
     "age-unknown",
     "kstate does not know how old the store's data is",
     level=Level.EXPECTED,
-    more=("If the data is older than delete.retention.ms, keys that were deleted since then may remain in the store."),
+    more=("If the data is older than delete.retention.ms, keys that have since been deleted may remain in the store."),
     log=SILENT,
     source=(
         "neither the store's SSTs nor kstate's runs show when the data was written. If the data is older than "
@@ -176,8 +176,8 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
     changes_at_close=True,
     more=(
         "A stream-table join with a grace period has a buffer whose keys begin with the time. When Streams restores "
-        "this buffer, it prepends the time again. Streams then can neither find nor remove the record. If you "
-        "restore the buffer with kstate, the keys are correct."
+        "this buffer, it prepends the time again. Streams can then neither find nor remove the record. If you restore "
+        "the buffer with kstate, the keys are correct."
     ),
     log=SILENT,
     source="RocksDBTimeOrderedKeyValueBytesStore writes the time into each restored key twice ({page})",
@@ -189,10 +189,10 @@ CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "A store with a changelog has no directory, because it is in memory",
     level=Level.EXPECTED,
     more=(
-        "Streams restores an in-memory store completely at every start. If the store should be on disk, its "
+        "Streams completely restores an in-memory store every time it starts. If the store should be on disk, its "
         "directory is missing."
     ),
     log=(log.RESTORES_FROM_START,),
-    source=("Streams restores an in-memory store from its changelog at every start"),
+    source=("Streams restores an in-memory store from its changelog every time it starts"),
     hint=NOTHING,
 )

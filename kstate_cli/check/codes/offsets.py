@@ -49,7 +49,7 @@ NO_OFFSETS: Final = FindingCode(
 )
 OFFSET_MISSING: Final = FindingCode(
     "offset-missing",
-    "One store has no offset, but other stores of its task have one",
+    "A store has no offset, but other stores in its task do",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -59,7 +59,7 @@ OFFSET_MISSING: Final = FindingCode(
     ),
     log=_NO_OFFSETS,
     source=(
-        "under exactly-once, ProcessorStateManager treats a task as corrupted if one logged store has no offset "
+        "under exactly-once, ProcessorStateManager treats a task as corrupted if any logged store has no offset "
         "({page})"
     ),
     page="offsets.md#which-stores",
@@ -104,14 +104,14 @@ NO_SEGMENTS: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "4.3 keeps offsets in the segments. If a store has no segment, 4.3 loses its offset at the first start. "
-        "Under exactly-once, 4.3 then wipes the task at every start. To keep the offset, a migration creates a "
-        "segment without rows."
+        "4.3 keeps offsets in the segments. If a store has no segment, 4.3 loses its offset when it starts for the "
+        "first time. Under exactly-once, 4.3 then wipes the task every time it starts. To keep the offset, a "
+        "migration creates a segment without rows."
     ),
     log=_NO_OFFSETS,
     source=(
         "AbstractSegments.committedOffset reads the offset from a segment. Without a segment, 4.3 finds no offset, "
-        "and under exactly-once it wipes the task at every start ({page})"
+        "and under exactly-once it wipes the task every time it starts ({page})"
     ),
     page="offsets.md#no-segments",
     hint=MIGRATE,
@@ -123,16 +123,16 @@ NO_SEGMENTS_YET: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Under exactly-once, Streams wipes the task at every start until the store has a row. Each time, it "
+        "Under exactly-once, Streams wipes the task every time it starts until the store has a row. Each time, it "
         "restores the task's other stores from the beginning."
     ),
     log=_NO_OFFSETS,
     source=(
         "AbstractSegments.committedOffset reads the offset from a segment, so a store without a segment has no "
-        "offset. Under exactly-once, every start wipes its task ({page})"
+        "offset. Under exactly-once, Streams wipes the store's task every time it starts ({page})"
     ),
     page="offsets.md#no-segments",
-    hint="let the application write to the store. The first row creates a segment, which keeps the offset",
+    hint="let the application write to the store. The first row creates a segment, which stores the offset",
 )
 STATUS_OPEN: Final = FindingCode(
     "status-open",
@@ -196,7 +196,7 @@ SENTINEL_OFFSET: Final = FindingCode(
     "sentinel-offset",
     "The stored offset is an invalid negative number",
     level=Level.ERROR,
-    more="When 4.3 starts, it adds up the offsets of all tasks, and throws an exception for this one.",
+    more="When 4.3 starts, it adds up the offsets of all tasks, and throws an exception for this offset.",
     log=log.SENTINEL,
     source=(
         "StateDirectory.updateTaskOffsets throws an exception for the offsets -2 and -3 and for offsets below -5 "
@@ -238,7 +238,7 @@ GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
 )
 STALE_CHECKPOINT: Final = FindingCode(
     "stale-checkpoint",
-    "A .checkpoint file of an older release exists, although 4.3 keeps the offsets in the store",
+    "A .checkpoint file from an older release exists, although 4.3 keeps the offsets in the store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
@@ -256,7 +256,7 @@ STALE_CHECKPOINT: Final = FindingCode(
 )
 STALE_POSITION: Final = FindingCode(
     "stale-position",
-    "A STORE.position file of an older release exists, although 4.3 keeps the Position in the store",
+    "A STORE.position file from an older release exists, although 4.3 keeps the Position in the store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
@@ -276,8 +276,8 @@ SEGMENTS_DISAGREE: Final = FindingCode(
     changes_at_close=True,
     more=(
         "The application crashed, or the directory was copied while the application was running. 4.3.0 uses the "
-        "oldest segment's offset, and 4.3.1 uses the newest segment's. If this offset is not the lowest, Streams "
-        "skips records."
+        "offset of the oldest segment, and 4.3.1 the offset of the newest one. Unless this offset is the lowest, "
+        "Streams skips records."
     ),
     log=(log.FROM_OFFSET,),
     source="AbstractSegments.committedOffset reads the oldest segment in 4.3.0, but the newest in 4.3.1 ({page})",
@@ -287,14 +287,14 @@ SEGMENTS_DISAGREE: Final = FindingCode(
 )
 SEGMENT_BEHIND: Final = FindingCode(
     "segment-behind",
-    "Some segments lack rows, and Streams will not restore these rows",
+    "Some segments lack rows that Streams will not restore",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a separate database. It keeps the offset as of its last "
-        "flush. After the application was killed, one segment may have offset 199, while another was never flushed "
-        "and has no offset. Streams uses one of these offsets for the whole store and restores only the records "
-        "after it. To complete the store, restore it with kstate, or wipe it and start the application."
+        "Each segment of a window or session store is a separate database, which keeps the offset as of its last "
+        "flush. If the application was killed, one segment may have offset 199, while another was never flushed and "
+        "has no offset. Streams uses one of these offsets for the whole store and restores only the records after it. "
+        "To complete the store, restore it with kstate, or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -316,11 +316,11 @@ VERSIONED_REPLAYED: Final = FindingCode(
     changes_at_close=True,
     more=(
         "A versioned store keeps older versions in segments that Streams does not open when it starts. If a key's "
-        "next record is out of order, that record becomes the earliest version, and queries no longer find the "
-        "older ones. If the application was killed, the rows may be ahead of the offset, because RocksDB can flush "
-        "rows before Streams commits the offset. Replaying records is harmless in a key-value store. In a versioned "
-        "store, versions are lost or end at a different time. kstate restores such a store correctly: it updates "
-        "the store if it was closed, and rebuilds it if the application was killed."
+        "next record is out of order, that record becomes the earliest version, and queries no longer find the older "
+        "ones. If the application was killed, the rows may be ahead of the offset, because RocksDB can flush rows "
+        "before Streams commits the offset. Replaying records is harmless in a key-value store, but in a versioned "
+        "store, versions are lost or end at a different time. kstate restores such a store correctly: it updates the "
+        "store if it was closed, and rebuilds it if the application was killed."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -338,9 +338,9 @@ START_HANGS: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A store has the status open (1), because the application was killed while it ran without transactional "
-        "stores. If the task opens this store first, Streams does not wipe the task, and retries forever. "
-        "Otherwise, Streams wipes and restores the whole task. The order of the stores depends only on the "
+        "A store has the status open (1), because the application was killed while it was running without "
+        "transactional stores. If the task opens this store first, Streams does not wipe the task, and retries "
+        "forever. Otherwise, Streams wipes and restores the whole task. The order of the stores depends only on the "
         "topology. Without transactional stores, Streams wipes the task immediately."
     ),
     log=log.INVALID_STATE,
@@ -354,7 +354,7 @@ START_HANGS: Final = FindingCode(
 )
 OFFSET_WITHOUT_STORE: Final = FindingCode(
     "offset-without-store",
-    "A store's directory is missing, but its offset exists",
+    "A store's directory is missing, but its offset still exists",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
@@ -371,7 +371,7 @@ OFFSET_WITHOUT_STORE: Final = FindingCode(
 )
 STORE_MISSING: Final = FindingCode(
     "store-missing",
-    "A task lacks a store that other tasks of its sub-topology have",
+    "A task lacks a store that the other tasks in its sub-topology have",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -389,9 +389,9 @@ MAYBE_UNCLEAN: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Up to 4.2, Streams also writes .checkpoint after it has restored a task, and a crash does not remove this "
-        "file. The next start then treats uncommitted rows as committed. However, a compaction creates newer files "
-        "too, so kstate cannot be sure."
+        "Up to 4.2, Streams also writes .checkpoint after restoring a task, and a crash does not remove this file. "
+        "When Streams starts again, it treats uncommitted rows as committed. However, compaction also creates newer "
+        "files, so kstate cannot be sure."
     ),
     log=(log.FROM_OFFSET,),
     source=(

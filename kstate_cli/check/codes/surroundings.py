@@ -31,11 +31,12 @@ CLEANER_MAY_DELETE: Final = FindingCode(
 )
 OLDER_THAN_MAX_AGE: Final = FindingCode(
     "older-than-max-age",
-    "A task is older than state.cleanup.dir.max.age.ms, so Streams deletes it before it opens any store",
+    "A task is older than state.cleanup.dir.max.age.ms, so Streams deletes it before opening any store",
     level=Level.WARNING,
     more=(
         "While 4.3 is running, it does not update the modification times of task directories. If the application has "
-        "run for a long time, the next start therefore deletes its tasks. By default, this setting is off."
+        "run for a long time, Streams therefore deletes its tasks the next time it starts. By default, this setting "
+        "is off."
     ),
     log=(log.OUTDATED,),
     source=(
@@ -52,7 +53,7 @@ VERSIONED_POSITION: Final = FindingCode(
     level=Level.EXPECTED,
     more="Rows and offsets are kept. Queries with a bound fail until the store has read new records.",
     log=SILENT,
-    source="in 4.3, RocksDBVersionedStore.writePosition does not save the Position across restarts ({page})",
+    source="in 4.3, RocksDBVersionedStore.writePosition does not persist the Position ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=NOTHING,
 )
@@ -73,15 +74,15 @@ UNFINISHED_RUN: Final = FindingCode(
     "A run of kstate was interrupted, or kstate cannot read the journal",
     level=Level.WARNING,
     more=(
-        "A signal, a killed process or a power failure can interrupt a run. The directory is either completely the "
-        "old one or completely the new one."
+        "A signal, a killed process or a power failure can interrupt a run. The directory is either the complete old "
+        "one or the complete new one."
     ),
     source="the next command that changes the directory completes or removes an interrupted run",
     hint="run the interrupted command again. To see the run: kstate status APP",
 )
 ONLY_KEPT: Final = FindingCode(
     "only-kept",
-    "The directory is empty, but a backup that kstate made contains its stores",
+    "The directory is empty, but a backup made by kstate contains its stores",
     level=Level.WARNING,
     more=(
         "All stores were wiped, or the task directories were deleted. Streams will restore everything from the "
@@ -101,12 +102,12 @@ FOREIGN_OWNER: Final = FindingCode(
     "Some files do not belong to the application directory's owner",
     level=Level.WARNING,
     more=(
-        "Usually, root has copied or restored these files. Without write permission, the application cannot open or "
-        "rename them."
+        "This usually happens when root copied or restored the files. Without write permission, the application "
+        "cannot open or rename them."
     ),
     source="the application must be able to read and write its files ({page})",
     page="layout.md#owners",
-    hint="give these files to the application directory's owner (chown)",
+    hint="change the owner of these files to the application directory's owner (chown)",
 )
 LOCK_NOT_SHARED: Final = FindingCode(
     "lock-not-shared",

@@ -24,8 +24,8 @@ LEFT_OVER_TASK: Final = FindingCode(
     level=Level.WARNING,
     more=(
         "Up to 4.2, the task remains until Streams' cleaner deletes it. 4.3 opens every task directory. If the "
-        "topology does not have the task's sub-topology number, 4.3 builds the whole topology. If the application "
-        "has a global store, 4.3 then fails to start."
+        "topology has no sub-topology with the task's number, 4.3 builds the whole topology. If the application has a "
+        "global store, 4.3 then fails to start."
     ),
     log=(log.ANOTHER_TASK,),
     source=(
@@ -42,7 +42,7 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory and fails to start if "
-        "one of these topologies does not exist. A store of another named topology has a different changelog, so "
+        "any of these topologies does not exist. A store in a different named topology has a different changelog, so "
         "kstate cannot move it."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
@@ -120,7 +120,7 @@ NEW_STORE: Final = FindingCode(
     ),
     log=(log.NO_OFFSETS, log.CORRUPTED),
     source=(
-        "under exactly-once, ProcessorStateManager.initializeStoreOffsets treats a task as corrupted if one logged "
+        "under exactly-once, ProcessorStateManager.initializeStoreOffsets treats a task as corrupted if any logged "
         "store on disk has no offset ({page})"
     ),
     page=_HOMES,
@@ -129,7 +129,7 @@ NEW_STORE: Final = FindingCode(
 )
 NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     "name-of-another-operator",
-    "A generated store name now belongs to another operator",
+    "A generated store name now belongs to a different operator",
     level=Level.ERROR,
     more=(
         "The DSL puts the operator's number into the name. Streams now uses the old operator's rows and changelog "
@@ -141,7 +141,7 @@ NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
         "number, that operator uses the same rows and changelog ({page})"
     ),
     page=_HOMES,
-    hint="do not start the application. First set the old names in the code, with Materialized.as",
+    hint="do not start the application. First, set the old names in the code with Materialized.as",
     do=("or wipe the store and delete its changelog",),
 )
 REHOME_REFUSED: Final = FindingCode(
