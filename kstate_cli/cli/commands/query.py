@@ -164,7 +164,7 @@ def query() -> None:
     3  a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE, NOT_PRESENT,
        DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE)
     4  a serde cannot decode a key or value, so kstate prints the bytes; or
-       several tasks may contain the store
+       it is uncertain which tasks belong to the store
     5  the application is running (see --last-flush)
     6  a store is unreadable (STORE_EXCEPTION); the printed rows are
        correct but incomplete
