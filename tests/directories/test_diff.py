@@ -241,6 +241,8 @@ def test_positions_count_only_with_the_option(tmp_path: Path) -> None:
     assert [row["offsets"] for row in _of(rows, "store") if row["offsets"]]
     assert "position" in result.err or "changelog" in result.err
     _diff(a, b, "--positions", status=3)
+    result = kstate_here("diff", a, b, "--positions", status=3)
+    assert "1 different only in offsets or Positions" in result.out and "1 different," not in result.out
     assert kstate("diff", a, b, "-q").err == ""
 
 
@@ -312,3 +314,28 @@ def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
         result = kstate_here("diff", a, b, *text, status=6)
         assert "could not compare everything: A: '0_0/we ird': the name is not a legal store name" in result.err
     assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0
+
+
+def test_a_remark_about_hidden_rows_disappears_with_a_high_limit(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    family = "keyValueWithTimestamp"
+    database = "0_1/rocksdb/kv-timestamped"
+    rows = _rows(b / database, family)
+    _edit(b / database, family, dict.fromkeys([*rows][:3]))
+    shutil.rmtree(b / "0_0" / "rocksdb" / "kv-nolog")
+    few = kstate_here("diff", a, b, "--limit", "1", status=3)
+    assert "2 more rows of 0_1/kv-timestamped differ. To print more rows, pass a higher --limit" in few.err
+    many = kstate_here("diff", a, b, "--limit", "1000000", status=3)
+    assert "--limit" not in many.err
+    assert few.err.count("--limit") == 1, "a store on one side has no rows to print"
+
+
+def test_the_last_line_counts_each_kind_of_difference(tmp_path: Path) -> None:
+    a, b = _pair("4.3.1-kinds-eos", tmp_path)
+    family = "keyValueWithTimestamp"
+    database = "0_1/rocksdb/kv-timestamped"
+    _edit(b / database, family, dict.fromkeys([*_rows(b / database, family)][:1]))
+    shutil.rmtree(b / "0_0" / "rocksdb" / "kv-nolog")
+    shutil.rmtree(a / "0_0" / "rocksdb" / "kv-plain")
+    last = kstate_here("diff", a, b, status=3).out.splitlines()[-1]
+    assert last.endswith(" equal, 1 different, 1 only in A, 1 only in B")

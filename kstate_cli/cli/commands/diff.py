@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
@@ -73,7 +74,7 @@ def diff(
             option.LIMIT,
             min=0,
             metavar="N",
-            help="Print at most N differing rows per store. kstate still counts all of them.",
+            help=("Print at most N differing rows of each store in both directories. kstate still counts all of them."),
         ),
     ] = 20,
     spec: SpecFile = None,
@@ -145,6 +146,30 @@ def diff(
     return warnings_code(not compared.equal)
 
 
+_DIFFERENT_OFFSETS: Final = "different only in offsets or Positions"
+_COUNTED: Final = (
+    "equal",
+    "different",
+    _DIFFERENT_OFFSETS,
+    "only in A",
+    "only in B",
+    "of other kinds",
+    "unreadable",
+)
+"""The counts of the last line, in their order."""
+
+
+def _counted_as(compared: Diff, store: StoreDiff) -> str:
+    """Return the count of :data:`_COUNTED` that a store belongs to."""
+    verdict = _verdict(compared, store)
+    if verdict == "other kind":
+        return "of other kinds"
+    # The rows are equal, so that --positions is the reason of the difference.
+    if verdict == "different" and store.equal:
+        return _DIFFERENT_OFFSETS
+    return verdict
+
+
 def _verdict(compared: Diff, store: StoreDiff) -> str:
     from kstate_cli.diff.model import In
 
@@ -191,12 +216,8 @@ def _show(compared: Diff, *, quiet: bool) -> None:
 
 def _sum_up(compared: Diff) -> None:
     """Print one line: the number of stores, and the verdict."""
-    counts = {
-        "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
-        "different": sum(map(compared.differs, compared.stores)),
-        "unreadable": sum(store.unreadable is not None for store in compared.stores),
-    }
-    verdict = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing to compare"
+    counts = Counter(_counted_as(compared, store) for store in compared.stores)
+    verdict = ", ".join(f"{counts[kind]:,} {kind}" for kind in _COUNTED if counts[kind]) or "nothing to compare"
     print_line(f"{plural(len(compared.stores), 'store')}: {verdict}")
 
 

@@ -13,6 +13,7 @@ from kstate_cli.diff.model import (
     Diff,
     Difference,
     DiffWatcher,
+    In,
     RowIn,
     StoreDiff,
     as_json,
@@ -111,6 +112,9 @@ class DiffReport(DiffWatcher):
             say(f"kstate could not compare {place}: {store.unreadable.text}")
         for name, (in_a, in_b) in store.offsets.items():
             say(f"{name} of {place} differs: {_placed(in_a)} in A, {_placed(in_b)} in B", quiet=self._quiet)
+        # A store on one side only has no differences to print: the table counts its rows.
+        if store.where is not In.BOTH:
+            return
         # Otherwise the rows above could be mistaken for all of them.
         hidden = store.only_a + store.only_b + store.different - self._examples[store.task, store.store]
         if hidden:
