@@ -117,3 +117,16 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     assert file.name in kstate_here(*_words(tmp_path, growing.path, *options), status=4).err
     result = kstate_here(*_words(tmp_path, growing.path, *options, "--partition", "0"))
     assert f"note: the dump's {topic}:1 is damaged, but this restoration does not need it: " in result.err
+
+
+@pytest.mark.parametrize("options", SELECTED, ids=" ".join)
+def test_the_end_states_that_only_the_selected_stores_were_restored(
+    tmp_path: Path, dump: Path, options: tuple[str, ...]
+) -> None:
+    restored = kstate_here(*_words(tmp_path, dump, *options)).err
+    is_selection = bool(options)
+    assert ("kstate restored the selected stores for 4.3" in restored) is is_selection
+    assert ("Kafka Streams will restore any other store that the directory lacks from the broker" in restored) is (
+        is_selection
+    )
+    assert ("kstate restored the directory for 4.3" in restored) is not is_selection

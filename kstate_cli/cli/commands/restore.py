@@ -144,7 +144,14 @@ def restore(
         count(outcome)
 
         def ended(waiting: Waiting | None) -> int:
-            return finish(outcome, results, warnings_ok=report.warnings_ok, waiting=waiting, standby=cases.standby)
+            return finish(
+                outcome,
+                results,
+                warnings_ok=report.warnings_ok,
+                waiting=waiting,
+                standby=cases.standby,
+                is_selection=bool(selection.task or selection.store or selection.partition),
+            )
 
         if barrier is None or selection.dry_run:
             return metrics.finish(ended(None))

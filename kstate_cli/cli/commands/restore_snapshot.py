@@ -273,7 +273,7 @@ def restore_snapshot(
         code = exit_code(end.plan, warnings_ok=report.warnings_ok, warned=is_warned)
 
         def finish(waiting: Waiting | None) -> int:
-            _finish(end, results, waiting)
+            _finish(end, results, waiting, is_selection=bool(source.task or source.store))
             return code
 
         if barrier is None or source.dry_run:
@@ -504,9 +504,10 @@ def _show_unchanged(unchanged: Mapping[str, str], results: Output[RestoreSnapsho
     results.show(lines(), texts)
 
 
-def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | None) -> None:
+def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | None, *, is_selection: bool) -> None:
     from kstate_cli.cli.views.barrier import barrier_result
     from kstate_cli.cli.views.plan import show_end
+    from kstate_cli.cli.views.restore import SELECTED_ONLY
 
     barrier = None
     if waiting is not None:
@@ -519,7 +520,10 @@ def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | 
         later = ""
         if end.records is not None:
             later = f" and {plural(records, 'later record')} from the dump"
-        yield f"kstate restored the stores from the snapshot{later} (run {result.run})"
+        stores = "the selected stores" if is_selection else "the stores"
+        yield f"kstate restored {stores} from the snapshot{later} (run {result.run})"
+        if is_selection:
+            yield from SELECTED_ONLY
         yield f"next: start the application. To undo: {command('undo', end.plan.app)}"
 
     def summary(plan_end: PlanEnd) -> RestoreSnapshotSummaryLine:

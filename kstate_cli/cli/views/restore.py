@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from kstate_cli.restore.running.states import RestoreState
 
 
+SELECTED_ONLY = ("Kafka Streams will restore any other store that the directory lacks from the broker",)
+"""Printed after a restoration of selected stores."""
+
+
 def finish(
     outcome: RestoreOutcome,
     results: Output[RestoreLine],
@@ -42,10 +46,12 @@ def finish(
     warnings_ok: bool,
     waiting: Waiting | None = None,
     standby: bool = False,
+    is_selection: bool = False,
 ) -> int:
     """Print the result of a restoration, and return the exit code.
 
-    ``waiting``: the result of the barrier, if there was one.
+    ``waiting``: the result of the barrier, if there was one. ``is_selection``: the user selected tasks, stores or
+    partitions, so that the directory may lack others.
     """
     from kstate_cli.cli.views.barrier import barrier_result
     from kstate_cli.cli.views.plan import engine_members, show_end
@@ -69,7 +75,11 @@ def finish(
         }
 
     def sentences(result: RunResult) -> Iterator[str]:
-        yield f"kstate restored the directory for {change.target} (run {result.run})"
+        if is_selection:
+            yield f"kstate restored the selected stores for {change.target} (run {result.run})"
+            yield from SELECTED_ONLY
+        else:
+            yield f"kstate restored the directory for {change.target} (run {result.run})"
         if standby:
             yield (
                 "next: run the same command again after the next dump. Until then, make sure that no other program "
