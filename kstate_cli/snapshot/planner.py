@@ -198,9 +198,9 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"the changelogs keep tombstones for {span_text(outcomes.retention_ms)}{unless}"],
         hint=(
-            f"to add the records since then from a dump of the changelogs, pass {option.FROM_CHANGELOG} DUMP. If the "
-            f"application writes no tombstones or you accept that old keys reappear, pass {option.ACCEPT_RESURRECTED}. "
-            "Otherwise, start the application without a directory"
+            f"to add the records since then from a dump of the changelogs, pass {option.FROM_CHANGELOG} DUMP "
+            f"{option.SPEC} FILE. If the application writes no tombstones or you accept that old keys reappear, pass "
+            f"{option.ACCEPT_RESURRECTED}. Otherwise, start the application without a directory"
         ),
     )
 

@@ -161,6 +161,8 @@ def test_old_data_is_refused(app: Path, tmp_path: Path) -> None:
     lost.parent.mkdir()
     refusal = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", status=4)
     assert "deleted keys would reappear" in refusal.err and not lost.exists()
+    # Without the specification, kstate would refuse to read the dump.
+    assert "pass --from-changelog DUMP --spec FILE" in refusal.err
     kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD)
 
 
