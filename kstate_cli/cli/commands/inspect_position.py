@@ -107,7 +107,9 @@ def inspect_position(
     # The totals come last, because a terminal scrolls a long table away.
     sys.stdout.flush()
     if not selection.lag_texts:
-        results.remark(f"to see the lag of each store, pass {option.BOOTSTRAP_SERVER} HOST:PORT or {option.DUMP} DUMP")
+        results.remark(
+            f"to see the lag of each store, pass {option.BOOTSTRAP_SERVER} HOST:PORT or {option.FROM_CHANGELOG} DUMP"
+        )
     results.text(partial(_sum_up, selection, application, behind, has_bound=not bound.is_unbounded))
     sys.stdout.flush()
     _raise_unmet(application, selection.wrong, behind)
