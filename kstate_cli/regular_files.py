@@ -205,7 +205,7 @@ def _replace(path: Path, text: str, mode: int) -> None:
             os.replace(new, path)
         break
     # Now the entry: without it a crash may bring the old file back.
-    _sync_names(path.parent)
+    sync_names(path.parent)
 
 
 def make_durable_directory(path: Path, mode: int) -> None:
@@ -217,17 +217,22 @@ def make_durable_directory(path: Path, mode: int) -> None:
     os.makedirs(path, mode, exist_ok=True)
     # Each new name is in the directory above: without its fsync a power failure may lose everything below the name.
     for folder in missing:
-        _sync_names(folder.parent)
+        sync_names(folder.parent)
     if not missing:
         # The process that created the directory may have died before it synced the name. If this user may not do it,
         # another user has created the directory.
         with contextlib.suppress(OSError):
-            _sync_names(path.parent)
+            sync_names(path.parent)
 
 
-def _sync_names(folder: Path) -> None:
+def sync_names(folder: Path) -> None:
     """Make the names in a directory durable. Raise OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        # This user may create names here, but not list them. Only a sync of all file systems is left.
+        os.sync()
+        return
     try:
         os.fsync(descriptor)
     finally:

@@ -26,7 +26,7 @@ from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import WRITING_THREADS, require_headroom
 from kstate_cli.limits import MOST_GIVEN_BYTES
 from kstate_cli.parallel import Counter, Processes, Progress, leave_everything_in, progress_counters
-from kstate_cli.regular_files import read_small
+from kstate_cli.regular_files import read_small, sync_names
 from kstate_cli.rows.errors import SerdeError
 from kstate_cli.rows.records import Layout, shape_of
 from kstate_cli.rows.segment import UNREADABLE, Databases, Segment
@@ -347,8 +347,10 @@ class OutFolder:
             raise
         # Makes the name of the manifest durable too, and those of new folders: only now the export survives a crash of
         # the host.
-        for folder in (self.out, self.folder, *(created.parent for created in self._created)):
+        for folder in (self.out, self.folder):
             _sync(folder)
+        for created in self._created:
+            sync_names(created.parent)
         # Created folders are not removed any more, because they have files now.
         self._created.clear()
 

@@ -126,13 +126,19 @@ def test_a_completed_command_is_durable(name: str, kstate: Kstate, memory: Path)
         "from kstate_cli.regular_files import make_durable_directory as make; make(Path({path!r}), 0o700)",
     ],
 )
-def test_new_directories_have_durable_names(code: str, memory: Path) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o300], ids=["listable", "unlistable"])
+def test_new_directories_have_durable_names(code: str, mode: int, memory: Path) -> None:
     log, folder = memory / "log", memory / "disk"
     folder.mkdir()
     before = Tree.read(folder)
     path = folder / "backups" / "dump"
     program = f"from pathlib import Path; {code.format(path=str(path))}"
-    line = ["strace", "-f", *STRACE_OPTIONS, "-o", str(log), sys.executable, "-c", program]
+    become = []
+    if os.geteuid() == 0:
+        # Root may list every directory.
+        become = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    folder.chmod(mode)
+    line = ["strace", "-f", *STRACE_OPTIONS, "-o", str(log), *become, sys.executable, "-c", program]
     subprocess.run(line, check=True, cwd=ROOT, timeout=300)
     recording = read_operations(log.read_text(), before, folder)
     assert durable_part(recording).find("backups/dump") is not None
