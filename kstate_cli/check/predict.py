@@ -50,6 +50,13 @@ class Report:
         """Return True if every finding is an expected one."""
         return all(finding.level is Level.EXPECTED for finding in self.findings)
 
+    @property
+    def is_unknown(self) -> bool:
+        """Return True if kstate cannot determine the outcome of a store, or only that it is one of two."""
+        return any(
+            prediction.outcome is Outcome.UNKNOWN or prediction.or_else is not None for prediction in self.predictions
+        )
+
 
 def check(app: Application, request: CheckRequest) -> Report:
     """Predict what the next start of ``request.release`` does with each store of ``app``, and why. Changes nothing.

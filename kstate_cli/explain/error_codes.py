@@ -282,9 +282,13 @@ EXITS: Final = {
         "The command succeeded, but printed warnings",
         (
             "The work is complete, but you should read the warnings. For example, kstate skipped stores, dropped "
-            "headers, or found an unclean shutdown. The output of a read-only command may lack rows."
+            "headers, or found an unclean shutdown. The output of a read-only command may lack rows. For check, the "
+            "outcome of a store or a condition is unknown, for example because the application is running."
         ),
-        do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK} to make the command exit with code 0",),
+        do=(
+            f"read the warnings. If you accept them, pass {option.WARNINGS_OK} to make the command exit with code 0",
+            f"stop the application, then run the check again: {command('check', 'APP', option.FOR, 'RELEASE')}",
+        ),
     ),
     str(UsageError.exit_code): Texts(
         "The command line is invalid",

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.check.codes import CODES
+from kstate_cli.check.findings import Outcome, Prediction
+from kstate_cli.check.predict import Report
 from tests.command_result import CommandResult
 from tests.golden import unpack
 
@@ -35,13 +37,31 @@ def check(app: Path, target: str, status: int | None) -> CommandResult:
 )
 def test_a_start_that_fails_is_not_foretold(tmp_path: Path, name: str, target: str) -> None:
     app = unpack(name, tmp_path)
-    result = check(app, target, 0)
+    # 1 and not 0, which would let the gate of a start pass.
+    result = check(app, target, 1)
     outcomes = {row["outcome"] for row in result.rows if row["type"] == "prediction"}
     assert outcomes <= {"opens", "unknown", "restores-all"}, outcomes
     assert {row["level"] for row in result.rows if row["type"] == "finding"} <= {"expected"}
     for row in [row for row in result.rows if row["type"] == "finding"]:
         # No command that changes the directory of a running application.
         assert not CODES[row["code"]].changes_at_close or "kstate" not in row["hint"], row
+
+
+def test_last_line_states_that_an_outcome_is_unknown(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    (app / ".lock").touch()
+    for words in ((), ("-q",)):
+        with locked(app, "application"):
+            last = kstate_here("check", app, "--for", "4.3", *words, status=1).out.splitlines()[-1]
+        assert "the outcome of 2 stores is unknown. Stop the application, then run the check again" in last
+
+
+@pytest.mark.parametrize("or_else", [None, *Outcome])
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_outcome_that_is_not_certain_is_unknown(outcome: Outcome, or_else: Outcome | None) -> None:
+    report = Report((Prediction("0_0", "a", Outcome.OPENS), Prediction("0_0", "b", outcome, or_else=or_else)), ())
+    assert report.clean
+    assert report.is_unknown is (outcome is Outcome.UNKNOWN or or_else is not None)
 
 
 def test_closed_it_is_foretold(tmp_path: Path) -> None:

@@ -99,12 +99,15 @@ def _print_last_line(release: str, report: Report, start: Start, *, running: boo
     text = _last_line(release, report, start)
     if report.findings and _is_uneventful(report):
         text += f". {_READY[running].format(release)}"
+    elif report.is_unknown and running:
+        # Nothing above this line remains on the screen with --quiet.
+        text += ". Stop the application, then run the check again"
     print_prose(text, _style(report), hanging=_HANGING)
 
 
 def _is_uneventful(report: Report) -> bool:
-    """Return whether all findings are expected, and none has an action."""
-    return report.clean and not any(finding.has_action for finding in report.findings)
+    """Return whether every outcome is certain, all findings are expected, and none has an action."""
+    return report.clean and not report.is_unknown and not any(finding.has_action for finding in report.findings)
 
 
 def show_problems(release: str, report: Report, start: Start, *, running: bool | None) -> None:
@@ -159,8 +162,7 @@ def _style(report: Report) -> str:
     """Return the style of the verdict: that of the most severe finding."""
     if report.clean:
         # Green would say that all stores open.
-        is_unknown = any(prediction.outcome is Outcome.UNKNOWN for prediction in report.predictions)
-        return "bold" if is_unknown else "bold green"
+        return "bold" if report.is_unknown else "bold green"
     worst = worst_of(report.findings)
     # If there is no finding, only the start itself can be unexpected, which is an error.
     if worst is None or report.fails:
@@ -231,7 +233,9 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
         hints = tuple(dict.fromkeys(finding.hint for finding in alike if finding.has_action))
         codes.setdefault(hints, []).append(alike[0].code.name)
     codes.pop((), None)
-    if not codes:
+    if not codes and report.is_unknown:
+        print_prose(f"to see why an outcome is unknown: {command('explain', 'outcome:unknown')}", indent=_INDENT)
+    elif not codes:
         print_prose(f"nothing. {_READY[running].format(release)}", indent=_INDENT)
     for hints, names in codes.items():
         print_prose(f"{', '.join(names)}:", indent=_INDENT, hanging=_HANGING)
