@@ -214,7 +214,7 @@ def _require(library: Any, error: int, action: str) -> None:
         raise RunFailed(
             f"kstate cannot {action}: {text}",
             hint=(
-                "check that the broker is up and that this user has Read on the group and its topics. Then run the "
-                "command again"
+                "check that the broker is up and that this user has Read permission on the group and its topics. Then "
+                "run the command again"
             ),
         )

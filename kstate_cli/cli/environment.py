@@ -120,7 +120,7 @@ def unread(click_command: Any, path: str) -> list[str]:
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(
-                f"kstate ignores {name}, because this variable name does not contain a command. Set "
+                f"kstate ignores {name}, because the name of this variable does not contain a command. Set "
                 f"{some(alone[name], _MAX_LISTED)} instead"
             )
         elif name in decisions:
@@ -137,7 +137,7 @@ def _instead(name: str, names: list[str]) -> str:
 
     close = close_to(name, names, _ALIKE)
     if close:
-        return f" (you may mean {close})"
+        return f" (did you mean {close}?)"
     return ", because this setting does not exist"
 
 

@@ -183,7 +183,7 @@ class Metrics:
                 f"kstate cannot write --metrics-file {quoted(path)}: {error.strerror}",
                 hint=access_hint(path.parent, os.W_OK)
                 if error.errno in DENIED
-                else ("create the folder of this file first"),
+                else ("create this file's folder first"),
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -151,7 +151,7 @@ def test_a_running_application_is_never_called_ready_to_start(demo: Path) -> Non
     (demo / ".lock").touch()
     with locked(demo, "application"):
         end = kstate("check", demo, "--for", "4.3").out.splitlines()[-1]
-    assert end.endswith(". The application is running. After you have stopped it, you can start it with 4.3")
+    assert end.endswith(". The application is running. After you stop it, you can start it with 4.3")
 
 
 def test_every_line_has_its_members(demo: Path) -> None:
@@ -422,8 +422,8 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     line = kstate(*texts, status=None).out.splitlines()[-1]
     assert (
         "Streams restores at most 100 records up to the log ends in the file and in the dump" in line
-        and "at the rate of 0001-restore" in line
+        and "from the rate of run 0001-restore" in line
     )
     kstate("clean", app)
     line = kstate(*texts, status=None).out.splitlines()[-1]
-    assert "(kstate has not measured a rate on this host yet)" in line
+    assert "(kstate has not measured the restoration rate on this host yet)" in line

@@ -129,7 +129,7 @@ def test_exactly_the_edited_rows_differ(tmp_path: Path) -> None:
     assert (summary["different"], summary["only_in_a"]) == (1, 1)
     result, summary, results = _diff(b, a, "--limit", "1", "--store", "kv-timestamped", status=3)
     assert len(_of(results, "difference")) == 1
-    assert "2 more rows of" in result.err
+    assert "2 more rows in" in result.err
     assert (summary["different"], summary["only_in_b"]) == (2, 1)
     _diff(a, b, "--store", "count")
     _diff(a, b, "--task", "0_0")
@@ -178,7 +178,7 @@ def test_store_or_task_on_a_single_side(tmp_path: Path) -> None:
         ("0_1", "reduce", "only in A"),
         ("6_1", "versioned", "only in A"),
     }
-    assert "task 6_1 is only in A" in result.err
+    assert "task 6_1 exists only in A" in result.err
     _diff(b, a, "--store", "reduce", status=3)
     _diff(b, a, "--store", "count")
     assert "neither directory contains the store nothing" in kstate("diff", a, b, "--store", "nothing", status=2).err

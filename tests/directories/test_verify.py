@@ -420,4 +420,4 @@ def test_hint_promises_no_changelog_to_a_store_without_changelog(tmp_path: Path)
     (sst,) = (app / "0_0" / "rocksdb" / "kv-nolog").glob("*.sst")
     _flip(sst, 10)
     text = " ".join(kstate("verify", app, "--store", "kv-nolog", status=3).err.split())
-    assert "it restores the stores that have a changelog:" in text
+    assert "it restores the stores that have a changelog):" in text

@@ -214,7 +214,7 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
         )
         if result.returncode == 0:
             break
-        assert result.returncode == 143 and "the next run resumes there" in result.stderr, result.stderr
+        assert result.returncode == 143 and "The next run resumes there" in result.stderr, result.stderr
     assert result.returncode == 0, result.stderr
     assert json.loads((dump.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
 

@@ -172,7 +172,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--barrier", "FOLDER"), "the number of hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
         (("--barrier", "FOLDER/missing", "--hosts", "3"), "does not exist"),
-        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "no application starts on a standby"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "no application is started on a standby"),
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid host name"),
     ],
 )

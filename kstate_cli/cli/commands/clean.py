@@ -102,8 +102,8 @@ def clean(
                 # what is left in the area only the user can remove.
                 stays.append(run.name)
                 say(
-                    f"warning: {error.headline}. Inspect this folder and delete it yourself. kstate is deleting run "
-                    f"{run.name}, which has the only record of this folder"
+                    f"warning: {error.headline}. kstate is deleting run {run.name}, which has the only record of "
+                    "this folder. Inspect the folder and delete it yourself"
                 )
                 return False
 

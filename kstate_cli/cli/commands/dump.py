@@ -92,7 +92,7 @@ def _request(source: DumpSourceOptions, reading: ReadingOptions) -> DumpRequest:
 
     # Without a selection all topics of the cluster would be dumped, which no user can want.
     if source.app is None and not source.topic and source.spec is None:
-        raise UsageError("you selected no topics to dump", hint="pass --app ID, --spec FILE, or --topic TOPIC")
+        raise UsageError("you did not select any topics to dump", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
         raise UsageError("--app and --spec cannot be used together", hint="omit one of them")
     spark = spark_settings(reading.master, reading.conf)

@@ -340,7 +340,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     # The application is not started here, so other hosts would wait at the barrier for nothing.
     if not is_started:
         raise UsageError(
-            ("--barrier and --standby cannot be used together, because no application starts on a standby"),
+            ("--barrier and --standby cannot be used together, because no application is started on a standby"),
             hint="omit --barrier",
         )
     share = share_of(fleet)

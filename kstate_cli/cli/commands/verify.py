@@ -150,8 +150,8 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
         raise ConditionNotMet(
             f"kstate found damage: {counts}",
             hint=(
-                "move the damaged stores to a backup. When the application starts, it restores the stores that have "
-                "a changelog:"
+                "move the damaged stores to a backup (when the application starts, it restores the stores that "
+                "have a changelog):"
             ),
             hint_details=[
                 *first_lines(_ways_out(report)),
@@ -161,7 +161,7 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     # The only problem is that files were in use. A second call may read them, and nothing is wrong with them.
     if codes.keys() == {IN_USE}:
         raise InUse(
-            "kstate could not read some stores, because the application changed them too fast",
+            "kstate could not read some stores, because the application changed them too quickly",
             hint="run the command again, or stop the application first",
         )
     # The codes keep the order of their table, in which the most severe come first.

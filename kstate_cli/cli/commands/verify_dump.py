@@ -265,7 +265,7 @@ class _PartReading:
         if error is not None and self._write():
             note(
                 error,
-                (f"kstate has read {plural(len(self._whole), 'file')} of this part, and the next run resumes there"),
+                (f"kstate has read {plural(len(self._whole), 'file')} of this part. The next run resumes there"),
             )
 
     def read(self, file: DumpFile, finding: FileFinding | None) -> None:

@@ -288,7 +288,7 @@ class RunOrigin(TypedDict, total=False):
     reason: Any
 
 
-By = Annotated[RunOrigin, Meaning("Where the run came from: argv, user, host, version of kstate, and reason.")]
+By = Annotated[RunOrigin, Meaning("Where the run came from: argv, user, host, kstate's version, and reason.")]
 BytesPinned = Annotated[int, Meaning("The size of the backup for undo, in bytes.", minimum=0)]
 # By phase, so that two restorations can be compared where they differ.
 Spent = Annotated[

@@ -39,7 +39,7 @@ Damaged = Annotated[
 ]
 # It decides whether an unclean task is wiped, and no file records it.
 Guarantee = Annotated[str, Meaning("The processing.guarantee of the application.", enum=values(options.Guarantee))]
-StartFails = Annotated[bool, Meaning("Whether the next start fails.")]
+StartFails = Annotated[bool, Meaning("Whether the next start will fail.")]
 Errors = Annotated[int, Meaning("The number of findings with the level error.", minimum=0)]
 Expected = Annotated[int, Meaning("The number of findings with the level expected.", minimum=0)]
 # A lower bound of the work: stores in memory restore too, and are not on disk.

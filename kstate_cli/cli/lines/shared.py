@@ -232,9 +232,9 @@ Verified = Annotated[
 # In the line as well, for a reader who has only the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
 Where = Annotated[str, Meaning("Where the error occurred, if the message does not state this.")]
-Details = Annotated[list[str], Meaning("Further lines of the message.")]
+Details = Annotated[list[str], Meaning("Additional lines of the message.")]
 # One command in each, ready to be run.
-HintDetails = Annotated[list[str], Meaning("Further lines of the hint, often commands that you can paste.")]
+HintDetails = Annotated[list[str], Meaning("Additional lines of the hint, often commands that you can paste.")]
 
 
 class BarrierMembers(TypedDict):

@@ -25,15 +25,16 @@ SharedBytes = Annotated[
 UsableUntil = Annotated[
     str,
     Meaning(
-        "The time until which the log is guaranteed to contain every delete that is newer than the snapshot's data, "
-        "in UTC. It is null if this is unknown. If delete_retention_ms is null, kstate assumes the default of 24 h."
+        "The time (UTC) until which the log is guaranteed to contain every delete that is newer than the "
+        "snapshot's data. It is null if this is unknown. If delete_retention_ms is null, kstate assumes the default of "
+        "24 h."
     ),
 ]
 DeleteRetentionMs = Annotated[
     int,
     Meaning(
         (
-            "The lowest delete.retention.ms of the changelogs, as the broker reported it when the snapshot "
+            "The lowest delete.retention.ms of the changelogs, as reported by the broker when the snapshot "
             "was taken. It is null without a broker."
         ),
         minimum=0,
@@ -42,7 +43,7 @@ DeleteRetentionMs = Annotated[
 OffsetReason = Annotated[
     str | None,
     Meaning(
-        "Why kstate does not know the offset of the store. Kafka Streams then reads the whole log after "
+        "Why kstate does not know the store's offset. Kafka Streams then reads the whole log after "
         "a restoration. It is null if kstate knows the offset."
     ),
 ]

@@ -47,7 +47,7 @@ Unclean = Annotated[list[str], Meaning("Why the store may contain uncommitted da
 NewTask = Annotated[
     str,
     Meaning(
-        "The task of the store in the topology that you passed with --topology. It is null if this "
+        "The store's task in the topology that you passed with --topology. It is null if this "
         "topology does not contain the store."
     ),
 ]

@@ -174,7 +174,7 @@ class CompletionOptions:
         # Refused, since the completed stores would get rows in a layout that no test has run with this release.
         if target.unproven:
             raise UsageError(
-                f"kstate was not tested with {target}, so it does not complete tasks for this release",
+                f"kstate has not been tested with {target}, so it does not complete tasks for this release",
                 hint="pass the release that the application runs",
             )
         return RestoreRequest(

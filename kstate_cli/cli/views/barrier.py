@@ -56,8 +56,8 @@ class BarrierView:
             count = len(waiting.missing) + waiting.unknown
             say(
                 f"{count} of {plural(self._hosts, 'host')} did not arrive within {self._timeout:g} s{names}. "
-                "If you start the application without these hosts, the other hosts also get the missing hosts' tasks "
-                "and restore them from the broker. To wait again, run the command again"
+                "If you start the application without these hosts, the other hosts take over the missing hosts' tasks "
+                "and restore them from the broker. To continue waiting, run the command again"
             )
         return waiting
 

@@ -38,7 +38,7 @@ _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.D
 _READY: Final[Mapping[bool | None, str]] = {
     False: "You can start the application with {}",
     # A second instance on the same directory would fail at the lock, and the last flush is not what it will find.
-    True: "The application is running. After you have stopped it, you can start it with {}",
+    True: "The application is running. After you stop it, you can start it with {}",
     None: "The application may be running. Make sure that it is stopped before you start it with {}",
 }
 """The end of a report without anything to do, by whether the application is running."""
@@ -294,7 +294,7 @@ def verdict(predictions: Iterable[Prediction], *, with_records: bool = True) -> 
 
 _SENTENCES: Final = {
     Outcome.OPENS: ("1 store opens", "{count} stores open"),
-    Outcome.OPENS_EMPTY: ("1 store opens silently without rows", "{count} stores open silently without rows"),
+    Outcome.OPENS_EMPTY: ("1 store silently opens without rows", "{count} stores silently open without rows"),
     Outcome.RESTORES: (
         "1 store restores the records after its offset",
         "{count} stores restore the records after their offsets",
@@ -415,7 +415,7 @@ def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 _WORDS: Final = {
     Outcome.OPENS: ("opens unchanged", "open unchanged"),
-    Outcome.OPENS_EMPTY: ("opens silently without its rows", "open silently without their rows"),
+    Outcome.OPENS_EMPTY: ("silently opens without its rows", "silently open without their rows"),
     Outcome.RESTORES: ("restores {records}", "restore {records}"),
     Outcome.RESTORES_ALL: ("restores everything{all}", "restore everything{all}"),
     Outcome.WIPED: (
@@ -516,10 +516,10 @@ class Start:
             return f"Streams restores no records {self.up_to}"
         text = f"Streams restores {_count(self.records)} {self.up_to}"
         if self.rate is None or self.seconds is None:
-            return f"{text} (kstate has not measured a rate on this host yet)"
+            return f"{text} (kstate has not measured the restoration rate on this host yet)"
         return (
-            f"{text}, which takes longer than {duration_text(max(1, round(self.seconds)))} (estimated at the rate "
-            f"of {self.rate.run})"
+            f"{text}, which takes longer than {duration_text(max(1, round(self.seconds)))} (estimated from the rate "
+            f"of run {self.rate.run})"
         )
 
 

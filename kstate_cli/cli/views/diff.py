@@ -88,7 +88,7 @@ class DiffReport(DiffWatcher):
         """Print on standard error what the table does not show."""
         # Printed with --quiet too, since it is a difference.
         for name, where in compared.tasks:
-            say(f"task {name} is only in {where.side}")
+            say(f"task {name} exists only in {where.side}")
         # Printed even with --quiet: what was not read was not compared, and must not pass for equal.
         for unread in compared.unreadable:
             say(f"kstate could not compare everything: {unread.text}")
@@ -120,7 +120,7 @@ class DiffReport(DiffWatcher):
         if hidden:
             more = "1 more row" if hidden == 1 else f"{hidden:,} more rows"
             differ = "differs" if hidden == 1 else "differ"
-            say(f"{more} of {place} {differ}. To print more rows, pass a higher --limit", quiet=self._quiet)
+            say(f"{more} in {place} {differ}. To print more rows, pass a higher --limit", quiet=self._quiet)
 
 
 def _skipped(stores: Sequence[StoreDiff]) -> dict[str, dict[str, None]]:

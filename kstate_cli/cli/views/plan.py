@@ -186,7 +186,7 @@ def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
         yield f"after the change, all stores open in {span(plan.opens_in)}"
     reserve = size_text(reserve_of(plan, view.workers))
     yield f"data to write: {size_text(plan.rewritten_bytes)}"
-    yield f"free space needed: {size_text(space)}, with a reserve of {reserve} for open databases"
+    yield f"free space needed: {size_text(space)}, including a reserve of {reserve} for open databases"
     if view.engine is not None:
         yield f"engine: {engine_text(view.engine)}"
     yield _time(plan, view)

@@ -212,9 +212,9 @@ def test_warns_of_a_misspelt_variable_with_the_right_name(run: Callable[..., Com
     assert process.status == 2
     assert process.err.splitlines()[:3] == [
         "warning: kstate ignores KSTATE_EXPORT_OVERWRITE. Pass --overwrite on the command line",
-        "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS). To see the settings, run kstate export --help",
+        "warning: kstate ignores KSTATE_EXPORT_WORKER (did you mean KSTATE_EXPORT_WORKERS?). To see the settings, run kstate export --help",
         (
-            "warning: kstate ignores KSTATE_WORKERS, because this variable name does not contain a command. "
+            "warning: kstate ignores KSTATE_WORKERS, because the name of this variable does not contain a command. "
             "Set KSTATE_EXPORT_WORKERS instead"
         ),
     ]
