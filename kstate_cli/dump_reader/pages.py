@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.parquet_footer import PageHeader, parse_page_header
 from kstate_cli.limits import LEAST_EXPANDED_BYTES, MIB, MOST_EXPANSION, MOST_PAGE_HEADER_BYTES
-from kstate_cli.texts import size_text
+from kstate_cli.texts import plural, size_text
 
 from .errors import DumpError, DumpRot, printable, unreadable
 from .location import is_here
@@ -51,6 +51,7 @@ class Expansion:
         self._filesystem = filesystem
         self._stated = self._decoded = 0
         self._compared: set[tuple[str, Sequence[int], tuple[str, ...]]] = set()
+        self._groups: set[tuple[str, int]] = set()
 
     def require(
         self, parquet: pq.ParquetFile, path: str, groups: Sequence[int], columns: Collection[str], stated: int
@@ -76,6 +77,7 @@ class Expansion:
 
     def _add(self, parquet: pq.ParquetFile, path: str, stream: Any, leaf: _GroupColumn) -> None:
         chunk = leaf.chunk
+        self._groups.add((path, leaf.group))
         self._decoded += chunk.num_values * _ENTRY_BYTES * leaf.repeats
         ratio = _RATIOS.get(chunk.compression)
         if ratio is not None and not chunk.has_dictionary_page:
@@ -93,9 +95,13 @@ class Expansion:
     def _refuse(self, path: str, leaf: _GroupColumn, hint: str | None) -> None:
         most = max(LEAST_EXPANDED_BYTES, MOST_EXPANSION * self._stated)
         if self._decoded > most:
+            text = f"column {printable(leaf.chunk.path_in_schema)} of row group {leaf.group} expands"
+            footers = "the file's footer states"
+            if len(self._groups) > 1:
+                text = f"{plural(len(self._groups), 'row group')} that kstate reads together expand"
+                footers = "their footers state"
             raise DumpError(
-                f"column {printable(leaf.chunk.path_in_schema)} of row group {leaf.group} expands to at least "
-                f"{size_text(self._decoded)}, but the file's footer states {size_text(self._stated)}. kstate reads "
+                f"{text} to at least {size_text(self._decoded)}, but {footers} {size_text(self._stated)}. kstate reads "
                 f"at most {size_text(most)}",
                 where=printable(path),
                 hint=hint,

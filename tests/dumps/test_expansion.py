@@ -204,6 +204,17 @@ def test_rows_that_repeat_values_are_refused_above_the_limit_alone(
     assert caught.value.hint is not None and "parquet.enable.dictionary=false" in caught.value.hint
 
 
+def test_row_groups_that_are_read_together_are_not_blamed_singly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = rows(count=2_000)
+    table = table.set_column(table.schema.get_field_index("value"), "value", pa.array([b"x" * 100_000] * 2_000))
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=500)
+    monkeypatch.setattr(pages, "LEAST_EXPANDED_BYTES", 120 * MIB)
+    with pytest.raises(DumpError, match="3 row groups that kstate reads together expand to at least 14"):
+        reader.read_slice(whole(open_dump(tmp_path)), ("value",), LOCAL)
+
+
 def test_a_refused_row_group_is_refused_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller may repeat a read with the same open files."""
     pq.write_table(rows(count=100), tmp_path / "a.parquet", compression="gzip")
