@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.statedir.names import OWN_FOLDER
-from kstate_cli.texts import quoted, span_text
+from kstate_cli.texts import command, quoted, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,7 +81,11 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
     if maintenance is None or not maintenance.steps:
         raise UsageError(
             f"{quoted(path)} does not configure any maintenance steps",
-            hint="add a [maintain] table with memory_file and a table for each step, such as [maintain.check]",
+            hint=(
+                "add a [maintain] table with memory_file and a table for each step, such as [maintain.check]. To get a "
+                "complete example, maintain.toml, run:"
+            ),
+            hint_details=[command("examples", option.OUT, "kstate-examples")],
         )
     if maintenance.memory_file is None:
         raise UsageError(
@@ -216,9 +220,9 @@ def _task(
     part = None
     if step.name in ("verify", "verify-dump"):
         part = memory.select_next_part(of, step.parts)
-    command = step.name
+    command_name = step.name
     if step.name == "lag":
-        command = "inspect-position"
+        command_name = "inspect-position"
     # inspect-position prints no progress, so it has no option that hides it.
     is_silent = step.name != "lag" and (step.name != "dump" or quiet)
     subject: tuple[str, ...] = ()
@@ -231,7 +235,7 @@ def _task(
     if step.name == PRUNING:
         subject, settings = (str(step.out),), ()
     silent = (option.QUIET,) * is_silent
-    words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)
+    words = (command_name, *subject, *settings, *_options(step, part), *silent, *_JSON)
     not_due = _not_due(step, memory.result(step.name, of), now_ms)
     asks_broker = "bootstrap_server" in configuration.defaults or _BROKER_VARIABLE in os.environ
     return StepCommand(step.name, of, directory, words, step.timeout, part, step.parts, not_due, asks_broker)

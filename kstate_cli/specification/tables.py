@@ -311,11 +311,23 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "check": ("Runs `check` on the directory and the standby.", {}),
     "verify": (
         "Runs `verify` on the directory and the standby. Each run reads one part of the stores.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts. The default is 7.")},
+        {
+            "parts": KeyRule(
+                whole(1, _MOST),
+                "a whole number of 1 or more",
+                "The number of parts. The default is 7, so each run reads one seventh.",
+            )
+        },
     ),
     "verify-dump": (
         "Runs `verify-dump`. Each run reads one part of the dump's files.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number of 1 or more", "The number of parts. The default is 7.")},
+        {
+            "parts": KeyRule(
+                whole(1, _MOST),
+                "a whole number of 1 or more",
+                "The number of parts. The default is 7, so each run reads one seventh.",
+            )
+        },
     ),
     "clean": (
         "Runs `clean` on the directory and the standby.",

@@ -22,6 +22,7 @@ import pytest
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.golden import unpack
 from tests.growing import GrowingDump
+from tests.hints import follows_hint
 from tests.mounts import mounted
 from tests.restore.support import APP
 from tests.restore.support import SPEC as GROWN
@@ -460,6 +461,24 @@ def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm)
     (tmp_path / "kstate.toml").write_text("\n".join(["format = 1", *table, ""]))
     followed = warm("query", "range", app, "latest-order", "--spec", tmp_path / "kstate.toml")
     assert followed.status in (0, 1), followed.report
+
+
+@follows_hint("cli/commands/maintain.py", "command('examples'")
+@follows_hint("maintain/steps.py", "command('examples'")
+@pytest.mark.parametrize("options", [(), ("--config", "kstate.toml")], ids=["no file", "no section"])
+def test_maintenance_that_is_not_configured(tmp_path: Path, warm: Warm, options: tuple[str, ...]) -> None:
+    (tmp_path / "kstate.toml").write_text("format = 1\n")
+    refusal = warm("maintain", *options, folder=tmp_path)
+    assert refusal.status == 2, refusal.report
+    (line,) = [line for line in refusal.err.splitlines() if line.strip().startswith("kstate examples ")]
+    written = warm(*shlex.split(line)[1:], folder=tmp_path)
+    assert written.status == 0, written.report
+    planned = warm("maintain", "--config", "kstate-examples/maintain.toml", "--dry-run", folder=tmp_path)
+    assert planned.status == 0, planned.report
+    for step, parts in (("verify", 7), ("verify-dump", 28)):
+        assert f"each run of {step} reads one of {parts} parts. To read everything in each run, set parts = 1 in " in (
+            planned.err
+        )
 
 
 @pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")

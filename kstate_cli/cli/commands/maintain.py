@@ -64,6 +64,9 @@ def maintain(
     time limit, always in the same order. For example, kstate takes a snapshot before it verifies the stores. If a step
     fails, kstate still runs the remaining steps and exits with the most severe exit code. The next run repeats the
     steps that did not complete. The exit code is 5 if `kstate maintain` is already running.
+
+    By default, each run of verify and verify-dump reads only one of seven parts. To read everything in each run, set
+    parts = 1. To get a complete example of the [maintain] section, maintain.toml, run `kstate examples`.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.maintain.measures import measures
@@ -77,7 +80,11 @@ def maintain(
     if not path_text:
         raise UsageError(
             "kstate needs a configuration file that defines the maintenance steps",
-            hint=f"pass --config FILE or set {VARIABLE} to the path of a kstate.toml",
+            hint=(
+                f"pass --config FILE or set {VARIABLE} to the path of a kstate.toml. To get a complete example, "
+                "maintain.toml, run:"
+            ),
+            hint_details=[command("examples", option.OUT, "kstate-examples")],
         )
     configuration = read_configuration(Path(path_text))
     # This raises UsageError if there is no [maintain], or if a step lacks what it needs.
@@ -156,6 +163,13 @@ def _show_plan(commands: Iterable[StepCommand], results: Output[MaintainLine]) -
         if step.not_due:
             outcome = NOT_DUE
         ends.append(StepEnd(step, outcome, message=step.not_due))
+    # Otherwise a user might believe that a daily verify reads everything each day.
+    for name, parts in {end.task.step: end.task.parts for end in ends if end.task.part is not None}.items():
+        if parts > 1:
+            results.remark(
+                f"each run of {name} reads one of {parts} parts. To read everything in each run, set parts = 1 in "
+                f"[maintain.{name}]"
+            )
     for end in ends:
         text = command(*end.task.words)
         if end.task.not_due is not None:

@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.releases import release
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.specification.tables import STEPS
+from kstate_cli.specification.toml_file import Step
 from tests.command_line import commands, program
 from tests.directories.support import kstate_here
 
@@ -197,8 +199,9 @@ def test_an_example_of_every_night_reads_another_part_each_time() -> None:
 
 
 def test_the_help_names_each_step_of_maintain() -> None:
-    text = " ".join(_help("maintain"))
+    text = " ".join(" ".join(_help("maintain")).split())
     assert not [step for step in STEPS if step not in text]
+    assert "only one of seven parts" in text and Step("verify", None, timedelta()).parts == 7
     assert re.findall("[a-z-]+", text.partition("section are ")[2].partition(". Run")[0].replace(" (of a standby)", "")) == [
         *list(STEPS)[:-1], "and", "clean",
     ]  # fmt: skip
