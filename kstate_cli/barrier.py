@@ -186,7 +186,8 @@ def _tokens(place: MeetingPlace, mine: HostState, others: dict[str, HostState]) 
         # Two numbers would let one host start alone while the other waits forever.
         if here and state.hosts != mine.hosts:
             raise UsageError(
-                f"this host waits for {mine.hosts} hosts at {place.text}, but {state.host} waits for {state.hosts}",
+                f"this host is waiting for {mine.hosts} hosts at {place.text}, but {state.host} is waiting for "
+                f"{state.hosts}",
                 hint="pass the same number on every host",
             )
     # A host that has stopped must not count: it would come again with another token.

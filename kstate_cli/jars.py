@@ -109,7 +109,7 @@ def _only_release(path: Path, versions: list[tuple[str, str]], option: str | Non
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
             f"{path} contains several releases of Kafka Streams, so kstate does not know which one the application "
-            "starts",
+            "uses",
             details=first_lines(lines),
             hint="pass the jar that is on the class path, or pass the release",
         )

@@ -40,8 +40,8 @@ SHARED_STORE_BUILDER: Final = PatchDifference(
     "KAFKA-20464",
     "InternalTopologyBuilder.addStateStore",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
-    "if the suppliers of several processors return one StoreBuilder, Streams puts these processors into separate "
-    "sub-topologies. Each has its own copy of the store, and all copies write to one changelog",
+    "if the suppliers of several processors return the same StoreBuilder, Streams puts these processors into "
+    "separate sub-topologies. Each has its own copy of the store, and all copies write to one changelog",
     "Streams puts these processors into one sub-topology with one store. The task numbers change, and Streams "
     "restores every store that moves",
     "tests/interop/test_patch_releases.py::test_store_builder_shared_by_two_suppliers",

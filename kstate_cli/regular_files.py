@@ -261,7 +261,7 @@ def access_hint(path: str | os.PathLike[str] | None, access: int = os.R_OK) -> s
     try:
         status = os.stat(denying)
     except OSError as error:
-        return f"kstate cannot check {denying} ({error.strerror}). Give this user permission for it"
+        return f"kstate cannot check {denying} ({error.strerror}). Give this user permission to access it"
     facts = f"{denying} belongs to {_user(status.st_uid)}:{_group(status.st_gid)} with mode {_mode(status)}"
     letters = "".join(letter for bit, letter in _BITS.items() if bits & bit)
     if _allows(status, bits):

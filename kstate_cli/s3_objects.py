@@ -154,7 +154,7 @@ class Objects:
                     time.sleep(_CONFLICT_SECONDS)  # another request for the name is under way
                     continue
                 if status == _NOT_IMPLEMENTED or code_of(error) == "NotImplemented":
-                    raise self.without_conditions(f"the object store responds with {code_of(error)}") from None
+                    raise self.without_conditions(f"the object store responded with {code_of(error)}") from None
                 # A refusal of the first attempt is certain. After a retry, an earlier attempt may have created the
                 # object.
                 if status < _SERVERS and not error.response["ResponseMetadata"].get("RetryAttempts"):
@@ -492,7 +492,7 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
         return _no_answer(place, error)
     code, status = printable(code_of(error)), status_of(error)
     failure = (
-        f"{place.uri}: the object store responds to {getattr(error, 'operation_name', 'it')} with {code or status}"
+        f"{place.uri}: the object store responded to {getattr(error, 'operation_name', 'it')} with {code or status}"
     )
     if code == "NoSuchBucket":
         return UsageError(
@@ -500,7 +500,7 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
             hint="check the name and the credentials. kstate does not create buckets",
         )
     if code in _WRONG_REGION:
-        return Refused(failure, hint="check AWS_REGION, because the bucket seems to be in another region")
+        return Refused(failure, hint="check AWS_REGION, because the bucket seems to be in a different region")
     if status in _DENIED:
         return Refused(
             f"{failure}, because this user lacks the permission",

@@ -289,7 +289,7 @@ def _line_changes(snapshot: WipeSnapshot, task: TaskOffsets, departures: Sequenc
     after = remaining_lines(task, snapshot.options.stores, departures)
     # OffsetCheckpoint.write deletes the file when it has no entry, so kstate leaves none either.
     if before and not after:
-        yield keeping.without_lines("the task has no more offsets")
+        yield keeping.without_lines("no offsets remain in the task")
     elif after != before:
         yield keeping.lines(after, keep_time=True)
 

@@ -122,8 +122,8 @@ def execute(
         )
         _LOG.debug("run %s of %s: %d steps in %s", run.name, plan.command, len(plan.steps), run.path)
         leave(
-            f"the unfinished run {run.name} in {run.path.parent}, which the next command that changes the directory "
-            "continues or removes"
+            f"the unfinished run {run.name} in {run.path.parent}. The next command that changes the directory "
+            "continues or removes this run"
         )
         if prepare is not None:
             with timed(_LOG, "prepared"):

@@ -365,7 +365,7 @@ def _check_devices(app: Path) -> None:
                     f"{path} is a separate file system, such as a btrfs subvolume, so kstate cannot swap directories "
                     "across its boundary in one step"
                 ),
-                hint=f"replace it with a plain directory of {app.parent} (which may itself be a subvolume)",
+                hint=f"replace it with a plain directory in {app.parent} (which may itself be a subvolume)",
             )
 
 

@@ -178,7 +178,9 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
                     _refuse_link(entry.path, inside, shown_as)
                 elif entry.is_dir(follow_symlinks=False):
                     if level == MOST_DUMP_LEVELS:
-                        raise DumpError(f"the dump has more than {MOST_DUMP_LEVELS} levels of folders", where=shown_as)
+                        raise DumpError(
+                            f"the dump has more than {MOST_DUMP_LEVELS} levels of nested folders", where=shown_as
+                        )
                     waiting.append((entry.path, level + 1))
                 elif not entry.is_file(follow_symlinks=False):
                     raise _special(entry.path, shown_as)

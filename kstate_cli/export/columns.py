@@ -129,7 +129,7 @@ def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerdeError(
             f"kstate cannot convert {field.name} to the Parquet type {field.type}: {error}",
-            hint="pass another serde or bytes",
+            hint="pass a different serde, or bytes",
         ) from None
 
 

@@ -291,7 +291,7 @@ class OutFolder:
             except BlockingIOError:
                 raise InUse(
                     f"another export is writing to {self.out}",
-                    hint=f"wait until it ends or pass another folder with {option.OUT}",
+                    hint=f"wait until it ends, or pass a different folder with {option.OUT}",
                 ) from None
             # Checked under the lock, so that no other export changes the names meanwhile.
             self._refuse_others()
@@ -374,9 +374,7 @@ class OutFolder:
         names = set(os.listdir(self.out))
         own = {name for name in names if name in (INCOMPLETE, MANIFEST) or _PART.fullmatch(name)}
         if foreign := sorted(names - own):
-            raise Refused(
-                (f"{self.out} is not empty, because it contains {foreign[0]}"), hint="pass a new or empty folder"
-            )
+            raise Refused((f"{self.out} is not empty. It contains {foreign[0]}"), hint="pass a new or empty folder")
         if not names or self._overwrite:
             return
         # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
@@ -386,7 +384,7 @@ class OutFolder:
         # The file is the first that an export writes. Without it the interrupted export has no rows to lose.
         if self._read(_OWNER) not in (None, self._owner):
             raise Refused(
-                (f"{self.out} contains an interrupted export of another store"),
+                (f"{self.out} contains an interrupted export of a different store"),
                 hint=f"pass a new folder or {option.OVERWRITE}",
             )
 

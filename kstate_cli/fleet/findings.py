@@ -47,8 +47,8 @@ class FleetFinding:
 
 # The client decides it under the classic protocol; under KIP-1071 the broker does, by rules of its own.
 _ASSIGNED: Final = (
-    "under the classic protocol, Streams assigns a task to an instance that has its state. If no instance has this "
-    "state, one of them restores it ({page})"
+    "under the classic protocol, Streams assigns a task to an instance that has the task's state. If no instance "
+    "has this state, one of them restores the task ({page})"
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
@@ -133,7 +133,7 @@ PROCESS_ID_DOUBLED: Final = FleetCode(
     level=FleetLevel.ERROR,
     more=(
         "A volume was cloned together with the process id that Streams stores in it. The assignor treats both "
-        "instances as a single process that has the state of both."
+        "instances as a single process with the state of both."
     ),
     source="the process id identifies the client in the group ({page})",
     page="layout.md",
@@ -275,7 +275,7 @@ SNAPSHOT_AHEAD: Final = FleetCode(
         "The host with the newer copy was lost, or its directory was replaced with an older one. If you do not "
         "restore the snapshot, the instance that gets the task restores the missing records from the changelogs."
     ),
-    source="offsets of the snapshot and of the hosts can be compared, unless the topic was recreated",
+    source="kstate can compare the snapshot's offsets with the hosts' offsets, unless the topic was recreated",
     hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then stop the application on that host, and run",
     command=_REPLACE,
 )
@@ -307,7 +307,7 @@ MEMBER_WITHOUT_HOST: Final = FleetCode(
     "A group member uses a directory that is not in the listings",
     level=FleetLevel.WARNING,
     more="You did not pass this host's listing, so kstate reports its tasks as missing if no other host has them.",
-    source="without a custom client.id, a member's name contains the process id of its directory",
+    source="without a custom client.id, a member's name contains the process id from its directory",
     hint="also pass that host's listing",
 )
 

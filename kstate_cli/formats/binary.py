@@ -262,7 +262,7 @@ def parse_json(data: bytes, most_values: int | None = None) -> Any:
         raise MalformedBytesError(str(error)) from None
     except ValueError:
         # Python converts no number of more than 4,300 digits, because that takes quadratic time.
-        raise MalformedBytesError("a number of the JSON text has too many digits") from None
+        raise MalformedBytesError("a number in the JSON text has too many digits") from None
     _check_depth(document)
     return document
 

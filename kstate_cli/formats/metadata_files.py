@@ -116,17 +116,17 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
     # The log is elsewhere: a copy of the directory would lack the newest rows, and kstate would write to that other
     # place if it opened the copy for writing.
     if wal_dir not in _UNSET and not (db_path and _same_path(wal_dir, db_path)):
-        reasons.append(f"wal_dir is {wal_dir}, so the write-ahead log is outside the directory of the database")
+        reasons.append(f"wal_dir is {wal_dir}, so the write-ahead log is outside the database directory")
     db_paths = stored.db.get("db_paths", "")
     if db_paths not in _UNSET and not _same_path(db_paths, db_path):
-        reasons.append(f"db_paths is {db_paths}, so SSTs are outside the directory of the database")
+        reasons.append(f"db_paths is {db_paths}, so SSTs are outside the database directory")
     env = stored.db.get("env", "")
     if env not in _UNSET and not _is_default_env(env):
         reasons.append(f"env is {env}, which is not the default environment")
     for name, options in stored.column_families.items():
         cf_paths = options.get("cf_paths", "")
         if cf_paths not in _UNSET and not _same_path(cf_paths, db_path):
-            reasons.append(f"cf_paths of column family {name} is {cf_paths}, outside the directory of the database")
+            reasons.append(f"cf_paths of column family {name} is {cf_paths}, outside the database directory")
         # Rows in another order would be merged and searched wrongly, without an error.
         comparator = options.get("comparator", _COMPARATOR)
         if comparator != _COMPARATOR:

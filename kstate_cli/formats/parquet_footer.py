@@ -398,7 +398,7 @@ class _Thrift:
 
     def _pass(self, length: int) -> None:
         if length > len(self._data) - self.at:
-            raise _wrong("it ends within a text")
+            raise _wrong("it ends within a string")
         self.at += length
 
     def _varint(self) -> int:

@@ -177,10 +177,8 @@ def undecided(store: Store) -> str | None:
     families = sorted(headers_families() & store.families)
     for family in families:
         if not kinds_of_family(family, segmented=store.segmented):
-            segmented = "not segmented"
-            if store.segmented:
-                segmented = "segmented"
-            return f"the column family {family} does not occur in a store that is {segmented}"
+            segmented = "segmented" if store.segmented else "non-segmented"
+            return f"{segmented} stores do not have the column family {family}"
     if store.kind.certain or store.empty:
         return None
     # If the kinds that may use this column family have different older layouts, the rows do not show which one is
@@ -238,7 +236,7 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         return []
     text = (
         f"{resolved.task.name}: kstate found no offset for {some(never, _MOST_NAMES)}. Under exactly-once, {target} "
-        "wipes and restores the whole task, like every release. Under at-least-once, it restores only the listed "
+        "wipes and restores the whole task, as every release does. Under at-least-once, it restores only the listed "
         "stores that have a changelog"
     )
     return [text]
@@ -306,7 +304,7 @@ def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[
     if not unread:
         return []
     untold = _untold(task, unread, " (partially created databases)")
-    return [f"{untold} the only copy of their rows is in the backup of the run"]
+    return [f"{untold} the only copy of their rows is in the run's backup"]
 
 
 def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
@@ -364,4 +362,6 @@ def unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, .
     names = tuple(source.name for source in sources)
     if target.name in names or proven(names, target):
         return ()
-    return (f"unproven: kstate has not been tested with real applications from {'/'.join(names) or '?'} to {target}",)
+    return (
+        f"unproven: migrations from {'/'.join(names) or '?'} to {target} have not been tested with real applications",
+    )

@@ -118,7 +118,7 @@ def _refuse_fatal(
         hint = f"if the application was killed, remove these tasks so that Streams restores them: {wipe}"
         hint_details = [checking]
     raise Refused(
-        "kstate cannot migrate the directory in its present state",
+        "kstate cannot migrate the directory in its current state",
         details=first_lines([problem.reasoned for problem in fatal]),
         where=str(app.path),
         hint=hint,

@@ -318,7 +318,7 @@ def remove_from_area(run: Run) -> Leftover | None:
             return leftover
     raise RunFailed(
         f"kstate does not delete the files of run {run.name} in its staging area {leftover.place}: {leftover.why}",
-        hint="check this folder and remove it yourself, unless you want to keep it. Then delete the run by its name: "
+        hint="check this folder and remove it yourself, unless you want to keep it. Then delete the run by name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, option.RUN, run.name),
     )
 

@@ -158,7 +158,7 @@ class SstEnd:
         """Where the format is newer than any that a release reads which was run: both numbers, for people."""
         if self.format_version is None or self.format_version <= NEWEST_SST_FORMAT:
             return None
-        return f"SST format_version {self.format_version}: the newest that kstate knows is {NEWEST_SST_FORMAT}"
+        return f"SST format_version {self.format_version}: the newest version that kstate knows is {NEWEST_SST_FORMAT}"
 
 
 def sst_end(sst: Path) -> SstEnd:

@@ -84,7 +84,8 @@ def import_serde(name: str, module: str, path: str) -> Serde:
         parse, render = getattr(candidate, "parse", itself), getattr(candidate, "render", jsonable)
     else:
         raise ValueError(
-            f"{name!r} is a {type(candidate).__name__}, not a serde, because it has no serialize and deserialize"
+            f"{name!r} is a {type(candidate).__name__}, not a serde, because it has no serialize and deserialize "
+            "methods"
         )
     show = None
     if callable(text):

@@ -158,7 +158,7 @@ def _compound(value: Any) -> Any:
             return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
     except RecursionError:
         raise ValueError("the value is nested too deeply for JSON") from None
-    raise ValueError(f"a {type(value).__name__} has no form in JSON, so its serde needs a render method")
+    raise ValueError(f"a {type(value).__name__} has no JSON representation, so its serde needs a render method")
 
 
 def as_text(value: Any) -> str:

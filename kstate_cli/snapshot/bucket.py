@@ -305,7 +305,7 @@ class BucketRepository(Repository):
         # A host may have slept: only the store knows how old the claim is.
         if self._removals % _REMOVALS == 1 and self.clock_ms() - claimed_ms > _CLAIM_MS // 10:
             raise RunFailed(
-                "kstate stopped deleting expired files, because this took too long",
+                "kstate stopped deleting expired files, because deleting them took too long",
                 where=self.where,
                 hint="run the command again in three days to delete the rest. The remaining snapshots are complete",
             )

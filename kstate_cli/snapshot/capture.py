@@ -270,13 +270,14 @@ def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
 def _nothing(app: Path, skipped: Mapping[str, str], *, is_running: bool) -> Refused:
     if not skipped:
         return Refused(
-            f"{app} has no stores for a snapshot", hint="start the application once so that it creates its stores"
+            f"{app} has no stores to take a snapshot of",
+            hint="start the application once so that it creates its stores",
         )
     closing = "start the application and stop it cleanly"
     if is_running:
         closing = "stop the application cleanly"
     return Refused(
-        f"kstate cannot take a snapshot of any task of {app}",
+        f"kstate cannot take a snapshot of any task in {app}",
         details=first_lines([f"{task}: {why}" for task, why in sorted(skipped.items())]),
         hint=f"{closing}, then run the command again. If the application runs with at-least-once, "
         f"pass {option.GUARANTEE} at_least_once",

@@ -158,7 +158,7 @@ def read_layout(generations: Sequence[NamedGeneration]) -> SnapshotLayout:
                 why = _outdated(task, layout, owners)
                 if why is not None:
                     warnings.append(
-                        f"kstate does not restore task {task.name} of snapshot {generation.name}, because {why}"
+                        f"kstate does not restore task {task.name} from snapshot {generation.name}, because {why}"
                     )
                     # One warning for each name: older generations of the same numbering would repeat it.
                     layout[task.name] = NamedTask(generation.name, _without_stores(task))

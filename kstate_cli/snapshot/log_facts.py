@@ -93,9 +93,9 @@ def why_not_continued(store: StoredStore, logs: Mapping[TopicPartition, LogFacts
     for key, offset in store.offsets.items():
         facts = logs.get(key)
         if facts is None:
-            return f"the broker does not have {key}, so Kafka Streams would wipe the store at its next start"
+            return f"the broker does not have {key}, so Kafka Streams would wipe the store the next time it starts"
         if is_of_another_topic(store, key, facts):
-            return f"{key.topic} was deleted and created again after the snapshot"
+            return f"{key.topic} was deleted and recreated after the snapshot"
         if offset != OFFSET_UNKNOWN and following(offset, is_global=is_global) > facts.end:
             return f"its offset {offset} is above the end {facts.end} of {key}, which lost records or was recreated"
     return None

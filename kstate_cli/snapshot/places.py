@@ -35,13 +35,13 @@ def repository_of(place: str) -> Repository:
         )
     folder = os.path.realpath(place)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(f"{printable(place)} is not a folder", hint="pass a new folder or a repository of snapshots")
+        raise UsageError(f"{printable(place)} is not a folder", hint="pass a new folder or a snapshot repository")
     return FolderRepository(Path(folder))
 
 
 def require_repository(repository: Repository) -> None:
     """Raise UsageError unless snapshots were written to the place."""
-    state, details = "is not a repository of snapshots", []
+    state, details = "is not a snapshot repository", []
     try:
         if repository.exists():
             return
@@ -80,7 +80,7 @@ def generation_named(names: Sequence[str], beginning: str) -> str:
     if len(fitting) != 1:
         raise UsageError(
             f"{option.GENERATION} {quoted(beginning)} matches the names of {len(fitting)} snapshots",
-            hint="pass a complete name or a longer beginning of one:",
+            hint="pass a complete name or a longer prefix of one:",
             hint_details=first_lines(list(reversed(fitting or names))),
         )
     return fitting[0]

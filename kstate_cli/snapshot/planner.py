@@ -143,9 +143,9 @@ def plan_restore(
     for name in selected:
         if layout[name].task.home is not home:
             outcomes.refusals.append(
-                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different place "
-                f"than the newest snapshot's release. Select one snapshot with {option.GENERATION} or tasks of the "
-                f"same release with {option.TASK}"
+                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different "
+                "place than the release that wrote the newest snapshot. Select one snapshot with "
+                f"{option.GENERATION}, or only tasks of the same release with {option.TASK}"
             )
             continue
         moved = _moved(layout[name].task, owners)
@@ -162,7 +162,7 @@ def plan_restore(
         raise Refused(
             f"kstate cannot restore {app} from the snapshot",
             details=first_lines(outcomes.refusals, _MOST_REFUSALS),
-            hint="fix each of these causes, then run the command again. kstate has not changed anything",
+            hint="fix each of these problems, then run the command again. kstate has not changed anything",
         )
     if outcomes.too_old:
         raise _too_old(app, outcomes, now_ms)
@@ -198,9 +198,9 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"the changelogs keep tombstones for {span_text(outcomes.retention_ms)}{unless}"],
         hint=(
-            f"to add the records since then from a dump of the changelogs, pass {option.FROM_CHANGELOG} DUMP "
-            f"{option.SPEC} FILE. If the application writes no tombstones or you accept that old keys reappear, pass "
-            f"{option.ACCEPT_RESURRECTED}. Otherwise, start the application without a directory"
+            f"to add the records written since then from a dump of the changelogs, pass {option.FROM_CHANGELOG} DUMP "
+            f"{option.SPEC} FILE. If the application writes no tombstones or you accept that deleted keys reappear, "
+            f"pass {option.ACCEPT_RESURRECTED}. Otherwise, start the application without a directory"
         ),
     )
 
@@ -294,7 +294,7 @@ def _plan_task(
         if _stands_in_the_way(present.get(store.name), options):
             outcomes.refusals.append(
                 f"{task.name}/{store.name} exists, but Kafka Streams may not accept its rows at startup. To replace "
-                f"the store with the snapshot's, pass {option.REBUILD}"
+                f"the store with the one from the snapshot, pass {option.REBUILD}"
             )
             continue
         why = _why_not_of_log(task, candidate.store, options)

@@ -208,7 +208,7 @@ class Repository(ABC):
             raise ForeignFilesError(
                 f"{self.where} contains other files, but no {MARKER}: "
                 f"{some([printable(name) for name in sorted(foreign)], _MOST_NAMES)}",
-                hint="pass a new or empty folder or prefix or a repository of snapshots",
+                hint="pass a new or empty folder or prefix, or a snapshot repository",
             )
 
     # --- generations --------------------------------------------------------------------------------------------------

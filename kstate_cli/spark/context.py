@@ -167,7 +167,10 @@ def spark_context(
 
 
 def _lives_on(processes: tuple[int, ...]) -> str:
-    return f"processes that Spark has started do not end (process {', '.join(map(str, processes))}) and may still write"
+    return (
+        f"processes that Spark has started have not ended (process {', '.join(map(str, processes))}) and may still "
+        "write"
+    )
 
 
 def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | None]]:

@@ -259,7 +259,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
             raise RunFailed(
-                f"the JVM has not created an archive: it exited with status {status}",
+                f"the JVM exited with status {status} and has not created an archive",
                 details=[line.strip() for line in lines if line.strip()][-_OUTPUT_LINES:],
                 hint="you do not have to do anything, because Spark also starts without an archive",
             )

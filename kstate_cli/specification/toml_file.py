@@ -316,7 +316,10 @@ def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if not has_retention(store.kind):
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
-                yield f"is a {store.kind} store, but has {key}", f"remove {key}, which this kind does not have"
+                yield (
+                    f"is a {store.kind} store, but has {key}",
+                    f"remove {key}, because stores of this kind do not have it",
+                )
     # Refused, not ignored: otherwise a user would believe that kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
         yield (

@@ -279,7 +279,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
     elif error.code is RocksCode.OTHER_FOLDERS:
         return Problem(ProblemCode.FOREIGN_SETTING, place, str(error), OWN_FOLDER)
     elif error.code is RocksCode.NO_SSTS:
-        return Problem(ProblemCode.NO_SSTS, place, str(error), "Streams keeps the files of a store in its directory")
+        return Problem(ProblemCode.NO_SSTS, place, str(error), "Streams keeps a store's files in the store's directory")
     code = ProblemCode.DOES_NOT_OPEN
     # A process that is killed while it creates or deletes a database leaves it without a MANIFEST. This is not damage,
     # so it has a code of its own.

@@ -161,7 +161,7 @@ def _sort_entries(task: Place, path: Path) -> TaskEntries:
         if is_foreign(name) and not _may_be_store(entry):
             entries.problems.append(special_entry(entry, place) or _ignorable(place))
         elif entry.is_symlink():
-            entries.problems.append(symbolic_link(place, "the files of a task must be in its directory"))
+            entries.problems.append(symbolic_link(place, "a task's files must be in the task's directory"))
         elif not entry.is_dir() and not entry.is_file():
             # It is a special file, or a running application has just removed it. The latter is no problem.
             entries.problems += filter(None, [special_entry(entry, place)])
@@ -459,7 +459,7 @@ def refuse_special(app: Path) -> None:
         # An unreadable entry may be a healthy task: the user must not move it away.
         hint = STORES_STAY
     raise Refused(
-        "kstate cannot change the directory in its present state",
+        "kstate cannot change the directory in its current state",
         where=str(app),
         details=first_lines([problem.reasoned for problem in problems]),
         hint=hint,

@@ -340,7 +340,7 @@ class _Verification:
         exact = apart and not counts.range_deletions and not counts.merges
         # Each visible row is at least one entry. So more rows than entries prove damage.
         if rows > expected_rows or (exact and rows != expected_rows and not database.has_old_versions(family, counts)):
-            text = f"column family {family} has {rows:,} rows, but the properties of its SSTs count {expected_rows:,}"
+            text = f"column family {family} has {rows:,} rows, but the properties of its SSTs record {expected_rows:,}"
             self._findings.append(self._in_tables(CORRUPT, tables, text))
 
     def _blobs(self, database: WholeDatabase, family: str, blobs: tuple[str, ...], error: RocksError) -> None:
@@ -392,8 +392,8 @@ class _Verification:
             if contents.rows != expected_rows and not contents.has_old_versions:
                 # RocksDB skips a key that is not greater than the one before it, so a wrong order loses rows too.
                 text = (
-                    f"the SST has {contents.rows:,} rows, but its properties count {expected_rows:,}, so some rows are "
-                    "missing or out of order"
+                    f"the SST has {contents.rows:,} rows, but its properties record {expected_rows:,}, so some rows "
+                    "are missing or out of order"
                 )
                 self._add(CORRUPT, place, text)
 

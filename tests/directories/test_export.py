@@ -456,7 +456,7 @@ def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path
     assert sorted(os.listdir(out)) == ["_incomplete"]
     other = unpack("4.3.1-demo-eos", tmp_path)
     refusal = kstate("export", other, "visits", "--out", out, status=4)
-    assert "an interrupted export of another store" in refusal.err
+    assert "an interrupted export of a different store" in refusal.err
     kstate("export", big, "count", "--out", out, "-q")
     assert sorted(os.listdir(out)) == ["_manifest.json", "part-0_0-00000.parquet", "part-0_1-00000.parquet"]
     assert len(_read(out)) == 2 * ROWS

@@ -57,7 +57,7 @@ def test_printed_lines_for_kstate_toml_are_accepted(tmp_path: Path, warm: Warm) 
         file.write("\n".join(["", *lines, ""]))
     status, messages = _restore(warm, tmp_path / "orders", DUMP, spec)
     assert status in (0, 1), messages
-    assert "kstate does not restore visits, because it is in memory" in messages
+    assert "kstate does not restore visits, because it is an in-memory store" in messages
 
 
 def test_a_dump_that_lies_further_down_or_up(tmp_path: Path, warm: Warm) -> None:

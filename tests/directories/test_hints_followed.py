@@ -414,7 +414,7 @@ def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refusal = warm("export", app, "visits", "--out", out)
-        assert refusal.status == 5 and "wait until it ends or pass another folder with --out" in refusal.err
+        assert refusal.status == 5 and "wait until it ends, or pass a different folder with --out" in refusal.err
         assert warm("export", app, "visits", "--out", tmp_path / "another").status in (0, 1)
     finally:
         os.close(lock)

@@ -36,7 +36,7 @@ def _refusal_text(app: Path, *target: str, status: int = 4) -> str:
     assert tree_hash(app.parent) == before
     # Reading goes on, shows what is wrong, and does not end as if nothing were.
     names = kstate("ls", app, status=None)
-    assert names.status == (3 if "cannot migrate the directory in its present state" in result.err else 0), names.err
+    assert names.status == (3 if "cannot migrate the directory in its current state" in result.err else 0), names.err
     assert tree_hash(app.parent) == before
     return result.err
 

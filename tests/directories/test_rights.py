@@ -124,7 +124,7 @@ def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytes
         return real(path, *args, **more)
 
     monkeypatch.setattr(os, "stat", denied)
-    assert "Give this user permission for it" in access_hint(tmp_path / "link")
+    assert "Give this user permission to access it" in access_hint(tmp_path / "link")
 
 
 HIDDEN = {

@@ -158,8 +158,8 @@ BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
     "manifest of values": (_manifest_of_values, "it has more than 20,000,000 values, which is kstate's limit"),
     "manifest of levels": (_manifest_of_levels, "nested too deeply"),
     "manifest of zeros": (_manifest_of_zeros, "the manifest has 4,294,967,296 bytes, but kstate reads at most"),
-    "manifest of digits": (_manifest_of_digits, "a number of the JSON text has too many digits"),
-    "deep folders": (_deep_folders, "the dump has more than 100 levels of folders"),
+    "manifest of digits": (_manifest_of_digits, "a number in the JSON text has too many digits"),
+    "deep folders": (_deep_folders, "the dump has more than 100 levels of nested folders"),
 }
 
 

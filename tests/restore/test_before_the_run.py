@@ -183,6 +183,6 @@ def test_a_store_in_memory_is_left_to_streams(
     spec.write_text(support.SPEC + memory, encoding="utf-8")
     restore = support.restore(app, small, "--dry-run", "--engine", "local", "--spec", str(spec), *requests)
     assert restore.status in (0, 1), restore.stderr
-    assert "kstate does not restore cache, because it is in memory" in str(restore.rows)
+    assert "kstate does not restore cache, because it is an in-memory store" in str(restore.rows)
     assert ("0_0" in str(restore.rows)) is not bool(requests)
     nothing_began(app)

@@ -318,7 +318,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_cannot_be_put_back",
     (
         "export/files.py",
-        "wait until it ends or pass another folder with --out",
+        "wait until it ends, or pass a different folder with --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
     (
         "fleet/fleet_output.py",

@@ -169,7 +169,9 @@ def _similar_ignored(snapshot: RestoreSnapshot) -> str:
 
 def _table_lines(store: str, topology: str | None) -> list[str]:
     """Return the table of kstate.toml for a store, ready to paste, with the kind that leaves all to Streams."""
-    lines = [f"kind = {literal(IN_MEMORY)} # restored by Streams at every start; if the store was in RocksDB: its kind"]
+    lines = [
+        f"kind = {literal(IN_MEMORY)} # Streams restores it every time it starts. If it was in RocksDB, write its kind"
+    ]
     if topology is not None:
         lines.append(f"topology = {literal(topology)}")
     return table_lines(store, *lines, "subtopology = 0 # N of its tasks N_0, N_1, …")

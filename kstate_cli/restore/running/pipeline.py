@@ -281,7 +281,7 @@ def engine_for(request: RestoreRequest, plan: RestorePlan) -> EngineChoice:
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
     small = plan.bytes <= SMALL_BYTES
     if request.engine.is_spark and request.terms.run.standby and small and not placed:
-        return EngineChoice(Engine.local, "this round of the standby has little data")
+        return EngineChoice(Engine.local, "this round of the standby restores only a little data")
     return request.engine
 
 

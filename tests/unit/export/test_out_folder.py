@@ -61,7 +61,7 @@ def test_a_failure_keeps_the_export_that_was_to_be_replaced(tmp_path: Path) -> N
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_files_of_somebody_else_are_never_touched(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(Refused, match=r"is not empty, because it contains letter\.txt"):
+    with pytest.raises(Refused, match=r"is not empty. It contains letter\.txt"):
         write(tmp_path, overwrite=overwrite)
     assert names(tmp_path) == ["letter.txt"]
 
@@ -73,7 +73,7 @@ def test_only_the_same_export_resumes_a_killed_export(tmp_path: Path) -> None:
     (remainder / "renaming.json").write_text(json.dumps([PART]))
     (remainder / "half").touch()
     (tmp_path / PART).write_text("half of it has its name")
-    with pytest.raises(Refused, match="an interrupted export of another store"):
+    with pytest.raises(Refused, match="an interrupted export of a different store"):
         write(tmp_path, owner={**OWNER, "store": "other"})
     assert (remainder / "half").exists()
     write(tmp_path)

@@ -180,7 +180,7 @@ def test_footers_without_contradictions(data: bytes) -> None:
         (struct({6: Typed(5, b"\xff" * 9 + b"\x80\x01")}).data, "more than 64 bits"),
         (struct({6: Typed(9, b"\xf5\x0a\0")}).data, "a list of 10 elements"),
         (struct({6: Typed(11, b"\x05\x55\x01")}).data, "a list of 5 elements"),
-        (struct({6: Typed(8, b"\x05abc")}).data, "ends within a text"),
+        (struct({6: Typed(8, b"\x05abc")}).data, "ends within a string"),
         (b"", "ends within a field"),
     ],
 )

@@ -337,7 +337,7 @@ def test_a_family_that_no_such_store_has_is_refused_by_name(family: str, rows: i
     for drop in (False, True):
         with pytest.raises(Refused) as refusal:
             plan(app, "4.2", drop_headers=drop)
-        assert any(f"column family {family} does not occur in a store" in line for line in refusal.value.details)
+        assert any(f"stores do not have the column family {family}" in line for line in refusal.value.details)
 
 
 def test_later_kind_with_headers_keeps_the_headers_of_4_3(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_reports_processes_that_may_still_write_beside_another_error(
     for error_ in (error, caught.value):
         report_errors(error_)
         messages = capsys.readouterr().err
-        assert messages.count("processes that Spark has started do not end (process 4711) and may still write") == 1
+        assert messages.count("processes that Spark has started have not ended (process 4711) and may still write") == 1
     assert exit_code_of(error) == getattr(error, "exit_code", 6)
 
 

@@ -268,7 +268,7 @@ def test_errors_of_own_code_are_value_errors() -> None:
         odd.deserialize(b"")
     with pytest.raises(ValueError, match="its text is a int"):
         odd.text("")
-    with pytest.raises(ValueError, match="a object has no form in JSON"):
+    with pytest.raises(ValueError, match="a object has no JSON representation"):
         odd.render("")
 
 
