@@ -188,7 +188,7 @@ def test_values_of_other_types_in_json() -> None:
         "n": "NaN",
     }
     assert jsonable(uuid.UUID(int=0)) == "00000000-0000-0000-0000-000000000000"
-    with pytest.raises(ValueError, match="a object has no form"):
+    with pytest.raises(ValueError, match="a object has no JSON representation"):
         jsonable([object()])
 
 

@@ -114,7 +114,7 @@ def test_a_wrong_count_in_the_properties(tmp_path: Path, add: int) -> None:
     path = database(tmp_path / "db", rows(50))
     change_property(ssts(path)[0], b"entries", add)
     assert _codes(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
-    assert "count" in verify(path).findings[0].text
+    assert "properties" in verify(path).findings[0].text
 
 
 def test_overlapping_ssts_are_counted_each_with_the_option(tmp_path: Path) -> None:
