@@ -279,7 +279,8 @@ def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest
     app = unpack("4.3.1-demo-eos", tmp_path)
     request = ExportRequest(app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=LOCAL)
     with pytest.raises(
-        SerdeError, match="latest-order: kstate cannot read value as shows_nothing:It: a object has no JSON representation"
+        SerdeError,
+        match="latest-order: kstate cannot read value as shows_nothing:It: a object has no JSON representation",
     ):
         export_store(request, ExportWatcher())
     assert not (tmp_path / "out").exists()
