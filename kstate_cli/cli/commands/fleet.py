@@ -246,8 +246,8 @@ def _notes(fleet: Fleet) -> list[str]:
     if old_reports:
         names = some(old_reports, _MAX_LISTED)
         notes.append(
-            f"an older version of kstate wrote the listings of {names}. They have no process ids, so kstate cannot "
-            "detect cloned volumes"
+            f"an older version of kstate listed {names} without recording process ids, so kstate cannot detect "
+            "cloned volumes"
         )
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"kstate does not know the group's members: {fleet.group.why}")

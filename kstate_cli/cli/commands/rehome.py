@@ -281,7 +281,8 @@ def _finish(
         restored = ""
         if reports:
             restored = f", and restored {plural(len(reports), 'store')} from the dump"
-        yield f"kstate moved {plural(move_count, 'store')} to their new tasks{restored} (run {result.run})"
+        to = "its new task" if move_count == 1 else "their new tasks"
+        yield f"kstate moved {plural(move_count, 'store')} to {to}{restored} (run {result.run})"
         yield f"next: start the application with the new topology. To undo: {command('undo', plan.app)}"
 
     def summary(end: PlanEnd) -> RehomeSummaryLine:
