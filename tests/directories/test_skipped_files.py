@@ -57,7 +57,7 @@ def beside_damage(dump: Path) -> str:
 @pytest.mark.parametrize(
     ("prepare", "warning"),
     [
-        (all_hidden, "Spark also hides them"),
+        (all_hidden, "Spark also treats them as hidden"),
         (topic_hidden, f"because Spark also treats them as hidden: _{TOPIC}/"),
         (leave_unfinished, ".part-0-0.inprogress.1f3a"),
         (another_format, "that are not Parquet"),
