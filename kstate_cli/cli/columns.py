@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kstate_cli.cli.list_of_commands import TEXT as LIST_OF_COMMANDS
 
@@ -13,6 +14,8 @@ _GAP = 2
 _LEAST = 16
 """Least width of a folded column: a narrower one cannot be read."""
 _INDENT = " " * 4
+_LONGEST_RULE: Final = 160
+"""Columns of the rule below the header if standard output is not a terminal."""
 
 
 class Fold(Enum):
@@ -68,7 +71,9 @@ def lay_out(
     if width is None:
         # Each row is one line, since awk and grep read lines.
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
-        return Laid(_lines(columns, joined, _natural(columns, joined), rule))
+        header, line, *others = _lines(columns, joined, _natural(columns, joined), rule)
+        # A cell with a sentence makes the table hundreds of columns wide, and a viewer would wrap the rule.
+        return Laid((header, line[:_LONGEST_RULE], *others))
     natural = _natural(columns, rows)
     visible = _visible(columns, natural, width)
     left_out = tuple(column.name for at, column in enumerate(columns) if at not in visible)

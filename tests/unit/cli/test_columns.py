@@ -161,3 +161,9 @@ def test_columns_with_sentences_are_folded() -> None:
         if isinstance(name, ast.Constant) and name.value in _SENTENCES
     ]
     assert not unfolded
+
+
+def test_the_rule_in_a_pipe_is_no_wider_than_a_screen() -> None:
+    for length in (10, 160, 161, 900):
+        header, rule, row = lay_out((Column("sentence"),), [[["x" * length]]], width=None, rule="-").lines
+        assert rule == "-" * min(length, 160) and row == "x" * length and header == "sentence"
