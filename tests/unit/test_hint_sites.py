@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import kstate_cli
+from kstate_cli import option
 from kstate_cli.cli.registry import COMMANDS
 from tests import syntax
 from tests.command_line import program
+from tests.named_options import faults
 
 ROOT = Path(kstate_cli.__file__).parent
 TESTS = ROOT.parent / "tests"
@@ -655,3 +657,50 @@ def test_no_more_hints_are_untried() -> None:
     assert len(untried) <= UNTRIED, (
         f"add a test that follows each of these hints, and mark it with follows_hint:\n{text}"
     )
+
+
+OF_ANOTHER_COMMAND = {("ls-snapshots", "--bootstrap-server"): "the snapshots are taken with this option"}
+"""Options in a message of a command that another command has."""
+
+
+def _texts_of_messages(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts of hints and remarks, with the names of options as the user reads them."""
+    for call in syntax.nodes(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        messages = [keyword.value for keyword in call.keywords if keyword.arg == "hint"]
+        if ast.unparse(call.func).rpartition(".")[2] in ("remark", "say"):
+            messages += call.args
+        for message in messages:
+            for node in ast.walk(message):
+                if isinstance(node, ast.JoinedStr):
+                    yield "".join(map(_part_of_text, node.values))
+                # A single option is a word of another command line.
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                    yield node.value
+
+
+def _part_of_text(part: ast.expr) -> str:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    assert isinstance(part, ast.FormattedValue)
+    module, _, name = ast.unparse(part.value).partition(".")
+    return str(getattr(option, name)) if module == "option" else "X"
+
+
+def test_messages_name_options_as_the_help_of_their_command_lists_them() -> None:
+    """An option of another name may work too, but the help of the command does not contain it."""
+    wrong, count = [], 0
+    for name in COMMANDS:
+        path = ROOT / "cli" / "commands" / f"{name.replace('-', '_')}.py"
+        if not path.exists():
+            continue
+        own = frozenset({"--help", *(text for parameter in _CLI.commands[name].params for text in parameter.opts)})
+        for text in _texts_of_messages(syntax.tree(path)):
+            count += 1
+            faults_of_text = [
+                fault for fault in faults(text, own) if (name, fault.partition(":")[0]) not in OF_ANOTHER_COMMAND
+            ]
+            wrong += [f"{name}: {fault}" for fault in faults_of_text]
+    assert count > 100
+    assert not wrong
