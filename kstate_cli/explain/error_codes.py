@@ -33,7 +33,7 @@ from kstate_cli.streams_log import OTHER_PARTITIONS
 from kstate_cli.texts import command
 
 _STATUS = f"to see what the run did: {command('status', 'APP')}"
-_MESSAGE = "read the message. It states what failed, where, and what to do next"
+_MESSAGE = "read the message, which states what failed, where, and what to do next"
 
 # By the attribute of the class: a code and its text cannot part.
 ERRORS: Final = {
@@ -68,7 +68,7 @@ ERRORS: Final = {
         "The file's SHA-256 differs from the manifest, or kstate cannot decode a page of the file. kstate changed "
         "nothing.",
         do=(
-            "copy the file from another copy of the dump",
+            "copy this file from another copy of the dump",
             "or create a new full dump, while the broker still has the records: "
             + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "NEW"),
             f"to see which other files are damaged: {command('verify-dump', 'DUMP')}",
@@ -159,7 +159,7 @@ REHOME: Final = {
     ),
     WhyRefused.TWO_COPIES: Texts(
         "Two tasks with the same partition number each have a copy of the store (exit 4)",
-        "You have already started the new topology, which created additional copies of the stores.",
+        "You have already started the new topology, and it has created additional copies of the stores.",
         do=(_OLD,),
     ),
     WhyRefused.HALF_A_TASK: Texts(
@@ -190,7 +190,7 @@ REHOME: Final = {
         ("The numbers alone do not show whether sub-topologies were merged or one replaced another."),
         do=(
             (
-                f"map these tasks with another {option.MAP}, or pass both topology descriptions with "
+                f"map these tasks with a different {option.MAP}, or pass both topology descriptions with "
                 f"{option.TOPOLOGY} and {option.FROM}"
             ),
         ),

@@ -15,7 +15,7 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
-_PUT_BACK = "restore the original entry, or move this one out of the application directory"
+_PUT_BACK = "restore the original entry or move this one out of the application directory"
 _CHECK = f"to predict how the application will start: {command('check', 'APP', option.FOR, 'RELEASE')}"
 _VERIFY = f"to check all files for damage: {command('verify', 'APP')}"
 _REBUILD = (
@@ -51,7 +51,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NOT_A_DIRECTORY: Texts(
         "An entry has the name of a task or segment, but is not a directory",
-        "Streams treats such an entry as a directory, and fails when it opens the entry.",
+        "Streams treats the entry as a directory and fails when it tries to open it.",
         None,
         f"StateDirectory.getOrCreateDirectoryForTask ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
@@ -118,7 +118,7 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NEGATIVE_PARTITION: Texts(
         "A line of an offsets file contains a negative partition",
-        "Streams reads the line. Partitions are never negative, so the file was edited.",
+        "Streams reads the line. Partition numbers are never negative, so the file must have been edited.",
         SILENT,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
@@ -263,15 +263,17 @@ PROBLEMS: Final = {
     ),
     ProblemCode.UNKNOWN_FAMILY: Texts(
         "A database has a column family that Streams does not use",
-        "Either another program has written to the store, or this version of kstate does not support the release "
-        "that wrote it.",
+        (
+            "Either another program wrote to the store, or this version of kstate does not support the release "
+            "that wrote it."
+        ),
         (log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY),
         f"RocksDBStore.openRocksDB ({see('stores.md#column-families')})",
         ("use a newer version of kstate, which may support this release", _REBUILD),
     ),
     ProblemCode.UNDER_WAY: Texts(
         "The running application is currently creating or dropping a database",
-        "Afterwards, kstate can determine the store's kind.",
+        "Once that is done, kstate can determine the store's kind.",
         None,
         None,
         ("run the command again",),
@@ -286,8 +288,10 @@ PROBLEMS: Final = {
     ),
     ProblemCode.BLOB: Texts(
         "A blob file with values is missing, or its size differs from the MANIFEST",
-        "RocksDB opens the database. When the application reads a row whose value is in this file, RocksDB reports "
-        "an error.",
+        (
+            "RocksDB still opens the database, but reports an error when the application reads a row whose value is in "
+            "this file."
+        ),
         SILENT,
         f"BlobSource::GetBlob of RocksDB ({see('rocksdb.md#options')})",
         _DAMAGED,
@@ -326,8 +330,8 @@ NOTES: Final = {
             "The dump's records have no Positions, so the restored stores start with an empty Position",
             (
                 "Rows and offsets are complete. Only bounded queries (IQv2, PositionBound) are affected: they fail "
-                "with NOT_UP_TO_BOUND until the application has read new input. The result is the same when Kafka "
-                "Streams restores from a topic without Positions."
+                "with NOT_UP_TO_BOUND until the application has read new input. The same happens when Kafka Streams "
+                "restores a store from a topic without Positions."
             ),
             rule=f"StoreQueryUtils takes the Position from the header c of changelog records ({see('changelogs.md')})",
             do=("if the application does not use bounded queries, you do not have to do anything",
@@ -351,7 +355,7 @@ NOTES: Final = {
         Texts(
             "The dry run did not read the rows, so the restoration may still refuse the dump",
             (
-                "kstate must read the rows to detect damaged bytes and rows that do not match their stores. If it "
+                "To detect damaged bytes and rows that do not match their stores, kstate must read the rows. If it "
                 "then refuses the dump, it changes nothing."
             ),
             do=(f"repeat the dry run without {option.NO_VERIFY_DUMP}",),
@@ -379,7 +383,7 @@ NOTES: Final = {
         ("like Streams, kstate skipped",),
         Texts(
             "The changelog contains records without a key, which do not belong to any row",
-            "Kafka Streams also skips these records when it restores a store, so the result is the same.",
+            "Kafka Streams also skips these records when it restores a store, so both restore the same rows.",
             do=("find out which other program writes to this changelog",),
         ),
     ),
@@ -455,7 +459,7 @@ NOTES: Final = {
     "dump-never-verified": Note(
         ("this dump has never been verified",),
         Texts(
-            "No command has read all files in this dump yet, so some may be damaged",
+            "No command has read every file in this dump yet, so some files may be damaged",
             "`kstate check` compares only offsets with the manifest and does not read the rows.",
             do=(f"verify all files at once, or a part of them each night: {command('verify-dump', 'DUMP')}",),
         ),

@@ -141,7 +141,7 @@ RESTORATION_STATES: Final = {
         "The restoration's process ended before the restoration was complete",
         "The next restoration uses the sorted files of this one. After three interruptions in a row, it requires "
         f"{option.AFTER_ERROR}.",
-        rule=f"kstate has this state in addition to those of KafkaStreams.State ({see('restoring.md#taken-up-again')})",
+        rule=f"kstate adds this state to those of KafkaStreams.State ({see('restoring.md#taken-up-again')})",
         do=("run the restoration again",),
     ),
 }
@@ -160,7 +160,7 @@ STORE_STATUS: Final = {
     ),
     "closed": Texts(
         "The store was closed cleanly",
-        "The rows, the offset and the Position match.",
+        "The store's rows, offset and Position match.",
         SILENT,
         f"AbstractColumnFamilyAccessor.close ({see('offsets.md#status')})",
         ("nothing",),
@@ -216,7 +216,7 @@ OUTCOMES: Final = {
     ),
     Outcome.LOST: Texts(
         "Streams wipes the task. The store's rows are lost, because the store has no changelog",
-        "They cannot be restored afterwards.",
+        "Lost rows cannot be restored.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,
         (
@@ -286,7 +286,7 @@ OUTCOMES: Final = {
     ),
     Outcome.IGNORED: Texts(
         "The release does not use this store or task",
-        "Its directory remains until Streams' cleaner deletes it.",
+        "Its directory remains on disk until Streams' cleaner deletes it.",
         SILENT,
         f"StateDirectory.cleanRemovedTasks ({see('layout.md#ages')})",
         ("if you want to keep this directory, move it out of the application directory",),
@@ -314,7 +314,7 @@ FAILURES: Final = {
     FailureReason.NOT_UP_TO_BOUND: Texts(
         "The store is behind the bound",
         (
-            "The store's Position shows how far it has read its input. For at least one partition, this Position is "
+            "The store's Position shows how far it has read its input. For at least one partition, the Position is "
             "below the bound."
         ),
         rule=f"StoreQueryUtils.isPermitted ({see('positions.md#bounds')})",
@@ -329,8 +329,8 @@ FAILURES: Final = {
     FailureReason.DOES_NOT_EXIST: Texts(
         "The store has fewer partitions than the query requested",
         (
-            "kstate takes the number of partitions only from kstate.toml. Streams declares this reason, but no "
-            "release returns it."
+            "kstate takes the number of partitions only from kstate.toml. Streams defines this reason, but no release "
+            "returns it."
         ),
         rule=f"FailureReason ({see('positions.md#who-answers-what')})",
     ),

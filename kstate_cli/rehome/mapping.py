@@ -66,8 +66,8 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
                 ),
                 code=WhyRefused.NUMBER_TAKEN,
                 hint=(
-                    f"also map that sub-topology: pass {option.MAP} {quoted(f'{occupants[0]}={REMOVED}')}, or a free "
-                    f"number instead of {REMOVED}. If sub-topologies were merged, pass both descriptions with "
+                    f"also map that sub-topology: pass {option.MAP} {quoted(f'{occupants[0]}={REMOVED}')}, or an "
+                    f"unused number instead of {REMOVED}. If sub-topologies were merged, pass both descriptions with "
                     f"{option.TOPOLOGY} and {option.FROM}"
                 ),
             )

@@ -41,9 +41,10 @@ class LeaveReason(str, Enum):
 
     NO_SUCH_STORE = "the new topology does not have this store. Its changelog topic is kept"
     STARTED = "you have already started the new topology here, and it created this copy"
-    EMPTY = "a failed start left this store empty. Streams recreates it"
+    EMPTY = "this store is empty because of a failed start. Streams recreates it"
     LOST = (
-        "its offset was lost when the new topology ran in its task. The copy that this topology created has an offset"
+        "its offset was lost when the new topology ran in its task. The copy that the new topology created has an "
+        "offset"
     )
     REMOVED = "its sub-topology was removed. Its changelog topic is kept"
     COPY = "several sub-topologies each had a copy. The changelog has the records of all copies"

@@ -237,8 +237,8 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
         # Without a changelog the rows exist only here, and a partial copy is better than none.
         if not state.offsets:
             yield warning(
-                f"{placement.source}/{placement.store}: several sub-topologies had a copy of this store, but the "
-                f"store has no changelog, so only {placement.target} gets this copy"
+                f"{placement.source}/{placement.store}: several sub-topologies had a copy of this store, but it has no "
+                f"changelog, so only {placement.target} gets this copy"
             )
             continue
         yield key, str(LeaveReason.COPY)
@@ -291,7 +291,7 @@ def refuse_foreign(layout: RehomeLayout) -> None:
             details=first_lines(unknown),
             where=str(snapshot.app.path),
             code=WhyRefused.FOREIGN,
-            hint="if the application does not need this file, move it out of the application directory",
+            hint="if the application does not need the file, move it out of the application directory",
         )
 
 

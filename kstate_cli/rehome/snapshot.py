@@ -269,7 +269,7 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
         if without := sorted(set(stores) & unlogged):
             yield warning(
                 f"{name}: kstate cannot restore stores without a changelog ({some(without, _MOST)}). Their rows on "
-                "other hosts stay there"
+                "other hosts remain there"
             )
 
 

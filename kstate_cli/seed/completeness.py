@@ -138,7 +138,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
         raise Refused(
             f"the input topics have {plural(count, 'partition')}, so the application no longer has the tasks "
             f"{some(beyond, _MOST)}",
-            hint=f"an earlier topology left them behind. Exclude each of them with {option.SKIP_TASK}",
+            hint=f"they are left over from an earlier topology. Exclude each of them with {option.SKIP_TASK}",
         )
     names = {store.name for task in tasks for store in task.stores}
     for task in tasks:
@@ -146,7 +146,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
         if lacking:
             raise Refused(
                 f"{task.path} lacks the store {lacking[0]}, which other tasks of sub-topology {place[1]} have",
-                hint="pass the directory that contains this store. Another host may have a newer copy of the task",
+                hint="pass the directory that contains this store. Another host may have a newer copy of this task",
             )
 
 

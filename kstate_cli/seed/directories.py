@@ -226,7 +226,7 @@ def _lost(merged: SpecDraft, spec: Spec, names: Collection[str]) -> Iterator[str
     memory |= {draft.name for draft in merged.stores if draft.name not in names and not draft.is_global}
     if memory:
         yield f"these stores have no directory, so their rows are lost: {some(sorted(memory), _MOST)}"
-    yield "in-memory stores and suppress buffers have no files on disk, so they start empty"
+    yield "in-memory stores and suppress buffers start empty, because they have no files on disk"
     tables = [store.name for store in spec.stores if store.source == SOURCE_TOPIC]
     if tables:
         yield f"Kafka Streams restores these tables from their input topics: {some(sorted(tables), _MOST)}"

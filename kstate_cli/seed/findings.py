@@ -124,7 +124,7 @@ SOURCE_OFFSETS: Final = ConditionCode(
 NO_OPEN_TRANSACTION: Final = ConditionCode(
     "no-open-transaction",
     "No transaction is open in the source's changelogs and internal topics",
-    more="Until a transaction ends, kstate does not know whether its records will be committed.",
+    more="While a transaction is open, kstate does not know whether its records will be committed.",
     source=_OF_RULE,
     page=_ORDER,
     hint="wait until the broker has aborted the transaction (transaction.timeout.ms), then extend the dump",
@@ -213,7 +213,7 @@ TOPICS_PRESENT: Final = ConditionCode(
     more="Kafka Streams would start with empty stores if a changelog is missing.",
     source=_AFTER,
     page=_ORDER,
-    hint=f"seed a different {option.APP} with a new {option.JOURNAL}",
+    hint=f"seed again with a different {option.APP} and a new {option.JOURNAL}",
 )
 TOPICS_UNUSED: Final = ConditionCode(
     "topics-unused",
@@ -230,7 +230,7 @@ OFFSETS_COMMITTED: Final = ConditionCode(
     more="The broker deletes the offsets of a group without members after offsets.retention.minutes.",
     source=_AFTER,
     page=_ORDER,
-    hint=f"seed a different {option.APP} with a new {option.JOURNAL}",
+    hint=f"seed again with a different {option.APP} and a new {option.JOURNAL}",
 )
 
 CONDITIONS: Final[dict[str, ConditionCode]] = {

@@ -150,9 +150,9 @@ def _unusable(
 ) -> str | None:
     """Return why the topic of the target cannot replace that of the source; None if it can."""
     if key.topic not in source_topics:
-        return "the source no longer has the topic"
+        return "the topic no longer exists on the source"
     if key.topic not in target_topics:
-        return "the target does not have the topic"
+        return "the topic does not exist on the target"
     ours, theirs = source_topics[key.topic].partitions, target_topics[key.topic].partitions
     if ours != theirs:
         return f"the topic has {ours} partitions on the source and {theirs} on the target"

@@ -150,7 +150,7 @@ def _lock(path: Path, descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise InUse(f"another kstate process is using the journal {path}", hint="wait until it ends") from None
+        raise InUse(f"another kstate process is using the journal {path}", hint="wait until it exits") from None
     # A process without a line to write removes its empty journal: lines in that file would be lost.
     if not _is_at(path, descriptor):
         raise InUse(f"another kstate process used the journal {path}", hint="run the command again")

@@ -129,9 +129,9 @@ def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_pat
         (("--map", "3=gone", "--map", "4=gone"), False),
     ):
         rehome = world.rehome(*words, texts=texts)
-        assert why(rehome) == WhyRefused.UNREAD and f"{inner}:1 has 1 unread record from offset" in details(rehome), (
-            rehome.report
-        )
+        assert why(rehome) == WhyRefused.UNREAD and f"{inner}:1 has 1 unread record, starting at offset" in details(
+            rehome
+        ), rehome.report
         assert f"{inner}:0" not in details(rehome)
     rehome = world.rehome("--dry-run", broker=False)
     assert rehome.status == 1 and "by-value-repartition" in str(warnings(rehome))

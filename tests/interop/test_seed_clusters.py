@@ -170,8 +170,8 @@ def test_topics_that_cannot_be_compared(harness: Harness, other: Harness) -> Non
     producer.flush()
     for topic, reason in (
         ("two-here", "2 partitions on the source and 1 on the target"),
-        ("missing-there", "the target does not have the topic"),
-        ("missing-here", "the source no longer has the topic"),
+        ("missing-there", "the topic does not exist on the target"),
+        ("missing-here", "the topic no longer exists on the source"),
         ("open", "a transaction is open in the target topic"),
     ):
         with pytest.raises(Refused) as caught:

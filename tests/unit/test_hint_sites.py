@@ -133,7 +133,7 @@ CARRIED_OUT = {
             ("cli/commands/seed.py", "omit --source-app"),
             ("seed/directories.py", "to see all problems"),
             ("seed/directories.py", "only one copy of each task is current"),
-            ("seed/completeness.py", "an earlier topology left them behind"),
+            ("seed/completeness.py", "they are left over from an earlier topology"),
             ("seed/completeness.py", "pass the directories of all hosts"),
             ("seed/completeness.py", "pass the directory of the host that had the active task"),
         ],

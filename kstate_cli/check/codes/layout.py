@@ -74,8 +74,8 @@ UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
     "The store has a column family that Kafka Streams does not use",
     level=Level.ERROR,
     more=(
-        "Either another program has written to the directory, or this version of kstate does not support the "
-        "release that wrote it."
+        "Either another program wrote to the directory, or this version of kstate does not support the release that "
+        "wrote it."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY, _CLOSED),
     source="RocksDBStore.openRocksDB opens only the column families that this kind of store has ({page})",
@@ -119,7 +119,7 @@ SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
     more=(
         "Releases up to 4.2 ignore RocksDB's exception and open the store without this segment and all later ones. "
         "The store keeps its offset, so Streams does not restore the missing rows. From then on, queries and joins "
-        "silently miss these rows. Startup fails only if Streams restores records into this segment."
+        "silently miss these rows. Startup fails only if Streams has to restore records into this segment."
     ),
     log=(_CLOSED,),
     source="up to 4.2, AbstractSegments.openExisting swallows every exception ({page})",
@@ -133,7 +133,7 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
     level=Level.ERROR,
     more=(
         "4.3.1 reads such rows as if each value began with headers. Startup succeeds, but the rows are wrong. An "
-        "error occurs only when the application reads one of them."
+        "error occurs only when the application reads such a row."
     ),
     log=(log.NOT_A_LONG,),
     source=(
@@ -270,7 +270,7 @@ LOCK_FILE_IN_TASK: Final = FindingCode(
     "lock-file-in-task",
     "A task directory contains a file whose name ends in .lock",
     level=Level.WARNING,
-    more="Very old releases locked tasks with such files. Streams deletes this file when it starts.",
+    more="Very old releases used such files to lock tasks. Streams deletes this file when it starts.",
     log=SILENT,
     source="StateDirectory.taskDirIsEmpty deletes files whose names end in .lock ({page})",
     page="layout.md#foreign-entries",
@@ -282,11 +282,10 @@ LEFTOVER_FILE: Final = FindingCode(
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "Streams writes offsets to a .tmp file and then renames this file. The next commit overwrites the leftover "
-        "file."
+        "Streams writes offsets to a .tmp file and then renames this file. The next commit overwrites a leftover file."
     ),
     log=SILENT,
-    source="OffsetCheckpoint.write creates the file, and a crash prevented the rename ({page})",
+    source="OffsetCheckpoint.write creates the file, but a crash prevented it from being renamed ({page})",
     page="layout.md#paths",
     hint=NOTHING,
 )
@@ -323,8 +322,8 @@ STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
     "Tasks of two sub-topologies contain the same store",
     level=Level.WARNING,
     more=(
-        "Either a directory was copied under another task's name, or a new topology has renumbered its "
-        "sub-topologies. 4.3 opens every task directory and fails to start if the application has a global store."
+        "Either a directory was copied under another task's name, or sub-topologies were renumbered by a new "
+        "topology. 4.3 opens every task directory and fails to start if the application has a global store."
     ),
     log=(log.ANOTHER_TASK,),
     source=(

@@ -211,7 +211,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
     "A global store has the offset -4",
     level=Level.ERROR,
     changes_at_close=True,
-    more="Streams seeks to the stored offset, and the consumer rejects negative offsets, so every start fails.",
+    more="Streams seeks to the stored offset. Because the consumer rejects negative offsets, every start fails.",
     log=(log.SEEK_NEGATIVE,),
     source="GlobalStateManagerImpl seeks to the stored offset, even to -4 ({page})",
     page="start.md#global-stores",

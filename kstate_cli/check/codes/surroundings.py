@@ -51,7 +51,7 @@ VERSIONED_POSITION: Final = FindingCode(
     "versioned-position",
     "4.3 loses the Position of a versioned store at every restart",
     level=Level.EXPECTED,
-    more="Rows and offsets are kept. Queries with a bound fail until the store has read new records.",
+    more="The rows and offsets are kept, but queries with a bound fail until the store has read new records.",
     log=SILENT,
     source="in 4.3, RocksDBVersionedStore.writePosition does not persist the Position ({page})",
     page="offsets.md#where-each-kind-keeps-it",
@@ -62,8 +62,8 @@ KEPT_TOO_LONG: Final = FindingCode(
     "kstate has kept a run's backup for a long time",
     level=Level.WARNING,
     more=(
-        "The backup and the new directory share files. When Streams compacts these files, the old ones remain on "
-        "disk, because the backup needs them."
+        "The backup and the new directory share files. When Streams compacts these files, the old files remain on "
+        "disk because the backup still needs them."
     ),
     source="a backup keeps files on disk that Streams has already compacted",
     hint=f"kstate clean APP {option.OLDER_THAN} 7d",
@@ -74,8 +74,8 @@ UNFINISHED_RUN: Final = FindingCode(
     "A run of kstate was interrupted, or kstate cannot read the journal",
     level=Level.WARNING,
     more=(
-        "A signal, a killed process or a power failure can interrupt a run. The directory is either the complete old "
-        "one or the complete new one."
+        "A run can be interrupted by a signal, a killed process or a power failure. The directory is either the "
+        "complete old one or the complete new one."
     ),
     source="the next command that changes the directory completes or removes an interrupted run",
     hint="run the interrupted command again. To see the run: kstate status APP",
