@@ -167,8 +167,8 @@ def _show_plan(commands: Iterable[StepCommand], results: Output[MaintainLine]) -
     for name, parts in {end.task.step: end.task.parts for end in ends if end.task.part is not None}.items():
         if parts > 1:
             results.remark(
-                f"each run of {name} reads one of {plural(parts, 'part')}. To read everything in each run, set parts = 1 "
-                f"in [maintain.{name}]"
+                f"each run of {name} reads one of {plural(parts, 'part')}. To read everything in each run, set parts = "
+                f"1 in [maintain.{name}]"
             )
     for end in ends:
         text = command(*end.task.words)
