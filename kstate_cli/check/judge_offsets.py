@@ -20,7 +20,7 @@ from kstate_cli.check.codes.offsets import (
     STALE_CHECKPOINT,
     STALE_POSITION,
     STATUS_MISSING,
-    UNKNOWN_OFFSET,
+    UNKNOWN_OFFSET_BY_DROPPED,
     VERSIONED_REPLAYED,
 )
 from kstate_cli.check.findings import REBUILD_UNCLEAN, RESTORE, Finding, FindingCode, Level, Outcome
@@ -135,7 +135,7 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
         text = f"the store's offset is -4, which {snapshot.request.release} does not support"
-        return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
+        return snapshot.finding(UNKNOWN_OFFSET_BY_DROPPED[True], text, task, store.name)
     if snapshot.request.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
             return snapshot.finding(

@@ -20,7 +20,7 @@ from kstate_cli.check.codes.offsets import (
     NEVER_WRITTEN,
     NO_SEGMENTS_YET,
     OFFSET_MISSING,
-    UNKNOWN_OFFSET,
+    UNKNOWN_OFFSET_BY_DROPPED,
     VERSIONED_REPLAYED,
     WITHOUT_CHANGELOG,
 )
@@ -325,7 +325,7 @@ def _from_the_beginning(
         # The store is empty, and its log was not read. Probably it never had a record: Streams wrote -4 when it closed.
         level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(
-            UNKNOWN_OFFSET,
+            UNKNOWN_OFFSET_BY_DROPPED[_is_dropped(draft, name)],
             "the store's offset is -4",
             task,
             name,
@@ -341,8 +341,7 @@ def _from_the_beginning(
 
 def _hint_about_unknown_offset(draft: TaskCheckDraft, name: str) -> str | None:
     """Return the hint for a store whose offset is -4; None for that of the code."""
-    initial = draft.read.stores.get(name)
-    if initial is not None and initial.dropped_unknown:
+    if _is_dropped(draft, name):
         # A migration writes -4 into the store, where the new release accepts it.
         return None
     # The release reads -4 where it is, so a migration has nothing to do.
@@ -350,5 +349,10 @@ def _hint_about_unknown_offset(draft: TaskCheckDraft, name: str) -> str | None:
 
 
 def _offset_is_unknown(draft: TaskCheckDraft, name: str) -> bool:
+    return OFFSET_UNKNOWN in _offsets(draft, name).values() or _is_dropped(draft, name)
+
+
+def _is_dropped(draft: TaskCheckDraft, name: str) -> bool:
+    """Return True if the release drops the offset -4 of a store, which is in ``.checkpoint``."""
     initial = draft.read.stores.get(name)
-    return OFFSET_UNKNOWN in _offsets(draft, name).values() or (initial is not None and initial.dropped_unknown)
+    return initial is not None and initial.dropped_unknown

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kstate_cli.check.codes import CODES
+from kstate_cli.check.codes.offsets import UNKNOWN_OFFSET, UNKNOWN_OFFSET_BY_DROPPED
 from kstate_cli.check.findings import Outcome, Records
 from kstate_cli.check.predict import check as predict
 from kstate_cli.check.predict import judge
@@ -29,7 +30,7 @@ from tests.command_result import CommandResult
 from tests.golden import names, unpack
 from tests.journals.aging import make_old
 
-from .support import kstate, tree_hash
+from .support import kstate, kstate_here, tree_hash
 from .test_locks import locked
 
 pytestmark = pytest.mark.rotating(6)
@@ -160,7 +161,10 @@ def test_every_line_has_its_members(demo: Path) -> None:
     assert {row["type"] for row in result.rows} == {"prediction", "finding"}
     for row in of(result, "finding"):
         code = CODES[row["code"]]
-        assert (row["rule"], bool(row["hint"])) == (code.rule, True)
+        rules = {code.rule}
+        if code is UNKNOWN_OFFSET:
+            rules = {case.rule for case in UNKNOWN_OFFSET_BY_DROPPED.values()}
+        assert row["rule"] in rules and row["hint"], row
         assert "APP" not in row["hint"]
     assert result.summary["as_of"] == "closed"
 
@@ -427,3 +431,35 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     kstate("clean", app)
     line = kstate(*texts, status=None).out.splitlines()[-1]
     assert "(kstate has not measured the restoration rate on this host yet)" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "is_dropped"),
+    [
+        ("4.3.1-kinds-eos", "4.3", False),
+        ("4.2.1-kinds-eos", "4.2", False),
+        ("4.2.1-kinds-eos", "4.3", True),
+    ],
+)
+def test_rule_of_an_unknown_offset_is_that_of_its_place(
+    tmp_path: Path, name: str, target: str, *, is_dropped: bool
+) -> None:
+    """A wiped store costs its whole task only where the release drops its offset."""
+    app = unpack(name, tmp_path)
+    if name.startswith("4.3"):
+        kstate_here("wipe", app, "--task", "0_0", "--store", "count", "-q")
+    else:
+        file = app / "0_0" / ".checkpoint"
+        text, changed = re.subn(r"(?m)^(\S+-eos-count-changelog 0) \d+$", r"\1 -4", file.read_text())
+        assert changed == 1, text
+        file.write_text(text)
+    result = kstate_here("check", app, "--for", target, "-o", "json", status=None)
+    rules = {row["rule"] for row in result.rows if row.get("code") == "unknown-offset" and row["type"] == "finding"
+             and (row["task"], row["store"]) == ("0_0", "count")}  # fmt: skip
+    assert rules == {UNKNOWN_OFFSET_BY_DROPPED[is_dropped].rule}
+    outcomes = {row["store"]: row["outcome"] for row in result.rows
+                if row["type"] == "prediction" and row["task"] == "0_0"}  # fmt: skip
+    assert (set(outcomes.values()) & {"task-wiped", "lost"} != set()) is is_dropped
+    text = kstate_here("check", app, "--for", target, status=None).out
+    assert f"rule: {UNKNOWN_OFFSET_BY_DROPPED[is_dropped].rule}" in text
+    assert f"rule: {UNKNOWN_OFFSET_BY_DROPPED[not is_dropped].rule}" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kstate_cli import option
@@ -73,19 +74,44 @@ UNKNOWN_OFFSET: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Older releases write -4 for a store that has never received a record, and they can read this offset. When "
-        "4.3 starts for the first time, it drops lines with -4. Under exactly-once, it then wipes the task. A "
-        "migration keeps these offsets."
+        "Streams writes -4 for a store that has never received a record, and kstate for a store that it has wiped. "
+        "What follows depends on the place. If the offset is in the store (4.3 and later), or in .checkpoint (up to "
+        "4.2), Streams restores only this store. If an older release has left it in .checkpoint, 4.3 drops the line "
+        "when it starts for the first time. Under exactly-once, it then wipes the task. A migration keeps these "
+        "offsets."
     ),
     log=_NO_OFFSETS,
     source=(
-        "LegacyCheckpointingStateStore.migrateLegacyOffsets drops the offset -4 (OffsetCheckpoint.OFFSET_UNKNOWN). "
-        "Under exactly-once, Streams then wipes the task ({page})"
+        "Streams accepts -4 where the release keeps its offsets, and restores only this store "
+        "(ProcessorStateManager). From .checkpoint, 4.3 drops it "
+        "(LegacyCheckpointingStateStore.migrateLegacyOffsets). Under exactly-once, 4.3 then wipes the task ({page})"
     ),
     page="start.md#first-start-of-43",
     hint=MIGRATE,
-    do=(_OFFSETS,),
+    do=(
+        f"if the release keeps its offsets where the -4 is, you can restore the store instead: {RESTORE_STORE}",
+        _OFFSETS,
+    ),
 )
+# In a dictionary, because CODES has every entry that a name of this module stands for, and the code is one.
+UNKNOWN_OFFSET_BY_DROPPED: Final = {
+    True: replace(
+        UNKNOWN_OFFSET,
+        source=(
+            "LegacyCheckpointingStateStore.migrateLegacyOffsets drops the offset -4 (OffsetCheckpoint.OFFSET_UNKNOWN). "
+            "Under exactly-once, Streams then wipes the task ({page})"
+        ),
+    ),
+    False: replace(
+        UNKNOWN_OFFSET,
+        source=(
+            "ProcessorStateManager accepts the offset -4 (OffsetCheckpoint.OFFSET_UNKNOWN), and Streams restores only "
+            "this store ({page})"
+        ),
+        page="offsets.md#what-an-offset-means",
+    ),
+}
+"""The code with the rule of one case: whether the release drops the offset, or accepts it where it is."""
 NEVER_WRITTEN: Final = FindingCode(
     "never-written",
     "The store and its changelog are empty",

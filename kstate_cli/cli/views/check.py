@@ -378,7 +378,9 @@ def _show_finding(alike: list[Finding]) -> None:
         texts = [": ".join(filter(None, (_places(group), text))) for text, group in by_text.items()]
     for text in first_lines(texts, _MAX_LISTED):
         print_prose(text, indent=_INDENT, hanging=_HANGING)
-    print_prose(f"rule: {first.code.rule}", indent=_INDENT, hanging=_HANGING)
+    # Cases of one code may follow from different rules.
+    for rule in dict.fromkeys(finding.code.rule for finding in alike):
+        print_prose(f"rule: {rule}", indent=_INDENT, hanging=_HANGING)
 
 
 def _places(alike: Sequence[Finding]) -> str:
