@@ -173,7 +173,7 @@ def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_el
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
     why = (
-        f"if the store has no changelog, its rows are then lost. To find out, pass {option.BOOTSTRAP_SERVER}, "
+        f"it may have no changelog, and its rows would then be lost. To find out, pass {option.BOOTSTRAP_SERVER}, "
         f"{option.DUMP} or {option.OFFSETS}"
     )
     if is_surely_lost(snapshot, store):
