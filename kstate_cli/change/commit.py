@@ -247,6 +247,26 @@ def recover(app: Path, notify: Callable[[str], None]) -> list[SettledRun]:
     return settled
 
 
+def expected_outcome(app: Path, run: Run) -> RecoveryOutcome | None:
+    """Return how :func:`recover` would settle an unfinished run, by its journal and the marks; None if unproved.
+
+    Reads two marks at most and changes nothing. Raise as :func:`kstate_cli.change.marks.token_of`.
+    """
+    if run.state in (None, RunState.STAGING):
+        return RecoveryOutcome.SWEPT
+    if run.state is RunState.SWITCHING:
+        mark, swapped, unswapped = STAGED, RecoveryOutcome.FINISHED, RecoveryOutcome.SWEPT
+    elif run.state is RunState.UNDOING:
+        mark, swapped, unswapped = UNDOING, RecoveryOutcome.UNDO_FINISHED, RecoveryOutcome.UNDO_CANCELLED
+    else:
+        return None
+    here, there = _has(app, mark, run), _has(run.tree, mark, run)
+    if here == there:
+        # Only the lists of the trees can prove it, and reading all files takes too long for a status.
+        return None
+    return swapped if here else unswapped
+
+
 def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
     """Settle one run by the state in its journal. Return the outcome; None if there is nothing to report."""
     if run.state is None:

@@ -13,6 +13,7 @@ import pytest
 from kstate_cli.change.engine import RunOptions, execute
 from kstate_cli.change.folder import create_run
 from kstate_cli.change.journal import RUN_STATES, RunState
+from kstate_cli.change.marks import STAGED, UNDOING, put_mark
 from kstate_cli.change.plan import Plan
 from kstate_cli.errors import Interrupted
 from kstate_cli.explain import state_texts
@@ -54,6 +55,11 @@ def interrupt_migration(app: Path, number: int) -> None:
 
 def status_text(app: Path) -> str:
     return kstate_here("status", app).out
+
+
+def _joined(text: str) -> str:
+    """The text without the breaks of its lines."""
+    return " ".join(text.split())
 
 
 def end_of(text: str, run: str) -> str:
@@ -104,7 +110,9 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
 def test_dead_run_is_interrupted_before_and_after_its_sweep(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     text = status_text(app)
-    assert " interrupted " in end_of(text, run.name) and "this run's process has exited" in text
+    assert " interrupted " in end_of(text, run.name)
+    assert "exited before it swapped the directories. The directory is entirely in its old state" in _joined(text)
+    assert "run its command again (migrate --to 4.2)" in _joined(text)
     kstate("wipe", app, "--store", "visits")
     text = status_text(app)
     assert " interrupted " in end_of(text, run.name), text
@@ -112,6 +120,30 @@ def test_dead_run_is_interrupted_before_and_after_its_sweep(app: Path) -> None:
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, None)
     # The word to look up is the one that the table shows.
     assert "explain interrupted" in text and "explain failed" not in text
+
+
+@pytest.mark.parametrize(
+    ("events", "mark", "at_app", "sentence"),
+    [
+        (["switching"], STAGED, False, "before it swapped the directories. The directory is entirely in its old state"),
+        (["switching"], STAGED, True, "after it swapped the directories. The directory is entirely in its new state"),
+        (["switching"], None, False, "either entirely in its old state or entirely in its new state"),
+        (["switching", "switched", "undoing"], UNDOING, False, "undo of this run was interrupted before it swapped"),
+        (["switching", "switched", "undoing"], UNDOING, True, "undo of this run was interrupted after it swapped"),
+        (["switching", "switched", "undoing"], None, True, "either entirely in its old state or entirely in its new"),
+    ],
+)
+def test_marks_show_which_directory_an_interrupted_run_has_left(
+    app: Path, events: list[str], mark: str | None, sentence: str, *, at_app: bool
+) -> None:
+    run = create_run(app, "migrate --to 4.2")
+    run.tree.mkdir(exist_ok=True)
+    for event in events:
+        run.write(event, **({"kept": "0", "made": "0"} if event == "switching" else {}))
+    if mark is not None:
+        assert run.token is not None
+        put_mark(app if at_app else run.tree, mark, run.token)
+    assert sentence in _joined(status_text(app))
 
 
 def test_failed_run_states_its_cause_and_the_next_command(app: Path) -> None:
@@ -142,7 +174,7 @@ def test_printed_commands_succeed(app: Path) -> None:
     text = status_text(app)
     assert " undone " in end_of(text, "0001-migrate") and printed_commands(text) == [free]
     kstate(*free[1:])
-    assert "kstate has not changed this directory" in kstate_here("status", app).err
+    assert "no kstate run is recorded for this directory" in kstate_here("status", app).err
 
 
 def test_only_the_newest_that_is_kept_is_offered(app: Path) -> None:

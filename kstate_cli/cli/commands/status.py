@@ -27,6 +27,7 @@ HELP_EXAMPLES: Final = {
 
 def status(app: App, output: OutputFormat = Format.table, quiet: Quiet = False) -> int:
     """Show the kstate runs in this directory: how each ended, the size of its backup, and what to do next."""
+    from kstate_cli.change.commit import expected_outcome
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies, only_copy
     from kstate_cli.change.standby import standby_use
@@ -53,7 +54,9 @@ def status(app: App, output: OutputFormat = Format.table, quiet: Quiet = False) 
             with waiting("comparing the directory with its backups", quiet=quiet):
                 copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
         seconds = {run.name: run.seconds for run in runs}
-        show_runs(path, rows, seconds, copies, use=DirectoryUse(is_locked, pid, standby), quiet=quiet)
+        outcomes = {run.name: expected_outcome(path, run) for run in runs if run.damage is None}
+        use = DirectoryUse(is_locked, pid, standby, outcomes)
+        show_runs(path, rows, seconds, copies, use=use, quiet=quiet)
 
     results.show(_lines(rows, standby), show)
     return 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kstate_cli.change.commit import RecoveryOutcome
 from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.change.lost import LostCopy, OnlyCopy
 from kstate_cli.change.standby import StandbyUse
@@ -52,6 +53,8 @@ class DirectoryUse:
     """The process that holds the lock; None: unknown."""
     standby: StandbyUse | None
     """The use of the directory as a standby; None if it was never one."""
+    outcomes: Mapping[str, RecoveryOutcome | None] = field(default_factory=dict)
+    """How the next command will settle each interrupted run, by its name; None if nothing proves it."""
 
 
 def show_runs(
@@ -71,7 +74,11 @@ def show_runs(
     """
     if not rows:
         _show_standby(use.standby)
-        say("kstate has not changed this directory", quiet=quiet)
+        say(
+            "no kstate run is recorded for this directory. Either kstate has not changed it, or `kstate clean` has "
+            "deleted the runs",
+            quiet=quiet,
+        )
         return
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
     # The space comes first, because most people look here when a disk is full.
@@ -102,7 +109,7 @@ def show_runs(
         _show_lost_copies(copies)
         return
     # All runs count here, not only those in the table: the only copy may be in an old one.
-    lines = list(_next(app, rows, copies, is_locked=use.is_locked))
+    lines = list(_next(app, rows, copies, use.outcomes, is_locked=use.is_locked))
     if lines:
         print_line("")
     for text, line in lines:
@@ -174,6 +181,26 @@ def _took(seconds: float | None) -> str:
 _Step = tuple[str, str | None]
 """A sentence, and the command that does it; None if no single command does."""
 _RERUN = "To continue, run its command again"
+_INTERRUPTIONS: Mapping[RecoveryOutcome | None, str] = {
+    None: (
+        "this run's process has exited. The directory is either entirely in its old state or entirely in its new state"
+    ),
+    RecoveryOutcome.SWEPT: (
+        "this run's process exited before it swapped the directories. The directory is entirely in its old state"
+    ),
+    RecoveryOutcome.FINISHED: (
+        "this run's process exited after it swapped the directories. The directory is entirely in its new state"
+    ),
+    RecoveryOutcome.UNDO_CANCELLED: (
+        "the undo of this run was interrupted before it swapped the directories. The directory is entirely in its "
+        "state after the run"
+    ),
+    RecoveryOutcome.UNDO_FINISHED: (
+        "the undo of this run was interrupted after it swapped the directories. The directory is entirely in its "
+        "state before the run"
+    ),
+}
+"""What is certain about the directory of an interrupted run, by how the next command will settle it."""
 
 
 def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
@@ -206,7 +233,14 @@ def _ends_with(app: Path, path: str) -> bool:
     return bool(parts) and ".." not in parts and app.parts[-len(parts) :] == parts
 
 
-def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked: bool | None) -> Iterator[_Step]:
+def _next(
+    app: Path,
+    rows: Sequence[StatusRunLine],
+    copies: Copies,
+    outcomes: Mapping[str, RecoveryOutcome | None],
+    *,
+    is_locked: bool | None,
+) -> Iterator[_Step]:
     """Yield what to do next, most urgent first: lost copies, unfinished runs, the last run, then free space."""
     if copies.only is not None:
         # The directory itself is gone: only the backup matters until it is restored.
@@ -214,7 +248,7 @@ def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked
         return
     yield from _of_lost_copies(copies)
     for row in rows:
-        yield from _of_unfinished(app, row, is_locked=is_locked)
+        yield from _of_unfinished(app, row, outcomes, is_locked=is_locked)
     yield from _of_last_run(app, rows[-1])
     yield from _of_backups(app, rows, {copy.run.name for copy in copies.lost})
     words = dict.fromkeys(_word(row) for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
@@ -231,7 +265,17 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
         yield "to delete this backup permanently:", copy.delete
 
 
-def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> Iterator[_Step]:
+def _rerun(app: Path, row: StatusRunLine) -> _Step:
+    """Return the step that continues a run: its command, or only the name of the command if an argument is unknown."""
+    again = _rerun_of(app, row)
+    if again is None and row["command"]:
+        return f"{_RERUN} ({row['command']})", None
+    return _RERUN, again
+
+
+def _of_unfinished(
+    app: Path, row: StatusRunLine, outcomes: Mapping[str, RecoveryOutcome | None], *, is_locked: bool | None
+) -> Iterator[_Step]:
     """Yield what to do about a run that has not ended."""
     name, state = row["run"], row["state"]
     if state == DAMAGED:
@@ -244,13 +288,14 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
         )
     elif state in (INTERRUPTED, CREATED):
         # An interrupted run is finished or removed as a whole, because the switch is one rename.
-        yield (
-            (
-                f"{name}: this run's process has exited. The directory is either entirely in its old state or "
-                f"entirely in its new state. {_RERUN}"
-            ),
-            _rerun_of(app, row),
-        )
+        outcome = outcomes.get(name)
+        step, again = _rerun(app, row)
+        if outcome is RecoveryOutcome.UNDO_CANCELLED:
+            step, again = "To undo the run:", command("undo", app)
+        elif outcome is RecoveryOutcome.UNDO_FINISHED:
+            # Another undo might roll back the run before this one.
+            step, again = "The next command that changes the directory completes the undo", None
+        yield f"{name}: {_INTERRUPTIONS[outcome]}. {step}", again
     elif state == RunState.CLEANING.value and not is_locked:
         yield f"kstate has deleted only part of {name}. To continue:", command("clean", app, "--run", name)
 
@@ -258,7 +303,8 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
 def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
     """Yield how to repeat the last run if a signal or an error ended it."""
     if last["cut_short"]:
-        yield f"{last['run']} left the directory unchanged. {_RERUN}", _rerun_of(app, last)
+        step, again = _rerun(app, last)
+        yield f"{last['run']} left the directory unchanged. {step}", again
     elif last["state"] == _FAILED:
         yield f"{last['run']}: {last['message']}", None
         more, again = "", _rerun_of(app, last)
