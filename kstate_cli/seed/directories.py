@@ -209,7 +209,7 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
             details=first_lines([str(task.path) for same in double.values() for task in same]),
             hint=(
                 "only one copy of each task is current. The others belong to standbys, or were left behind when the "
-                "task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare the Positions "
+                f"task moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare the Positions "
                 "that `kstate inspect-position` prints"
             ),
         )
