@@ -38,7 +38,9 @@ For each store in each task, `check` predicts one of these outcomes:
 By default, `check` prints one entry for all stores that have the same cause and outcome. With `--all`, it prints one
 entry for each store. At the end of the output, `check` prints what to do about each finding.
 
-If `check` reports findings, it exits with code 3. Otherwise, it exits with code 0.
+If `check` reports errors or warnings, it exits with code 3. If it reports none, but the outcome of a store is unknown,
+it exits with code 1. Otherwise, it exits with code 0. A script that starts the application only after code 0 therefore
+never relies on an unknown outcome. No option changes this.
 
 With `--seed-to ID`, `check` predicts nothing. If you run it before `kstate seed`, it checks [whether a seed is
 possible](how-to/new-application-id.md#what-kstate-checks). If you run it afterwards, it checks that the seed has not
@@ -104,7 +106,8 @@ ends from the time of the dump.
 ## While the application is running
 
 While the application is running, the files contain the offsets and the status only as of the last flush. Many
-predictions then depend on how the application will shut down. `check` reports these outcomes as `unknown`. If a
+predictions then depend on how the application will shut down. `check` reports these outcomes as `unknown` and exits
+with code 1. To get a certain prediction, stop the application and run the check again. If a
 finding depends on such an outcome, its level is `expected`. `check` still reports other problems, such as an
 unreadable file, a foreign segment, a damaged SST, or the layout of a different release.
 
