@@ -26,7 +26,7 @@ from kstate_cli.fleet.findings import FLEET_CODES
 from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF, store_kinds
 from kstate_cli.query.result import STREAMS_SAYS, hints
 from kstate_cli.seed.findings import CONDITIONS
-from kstate_cli.streams_log import FAMILIES_NOT_OPENED, readable_sentence
+from kstate_cli.streams_log import CORRUPTED, FAMILIES_NOT_OPENED, REVIVED, SOURCE_MISSING, readable_sentence
 from kstate_cli.texts import closest
 from kstate_cli.verify.findings import VERIFY_CODES
 
@@ -221,6 +221,33 @@ def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
         matches = [partial for entry in explanations if (partial := _cut_off(entry, compact)) is not None]
     # The sort is stable: explanations of equal weight stay in the order of the catalogue.
     return sorted(matches, key=lambda each: -each.weight)
+
+
+_EXCEPTIONS: Final = {"TaskCorruptedException": CORRUPTED, "MissingSourceTopicException": SOURCE_MISSING}
+"""Class of Kafka Streams -> the message of its exceptions, for a text that has the name only."""
+_WIPES: Final = (
+    "Streams closes the task and creates it again. Under exactly-once, it first deletes the task's directory. Then it "
+    "restores the stores from their changelogs, and the application continues. If this happens repeatedly, find the "
+    "cause."
+)
+_MEANINGS: Final = {CORRUPTED: _WIPES, REVIVED: _WIPES}
+"""Sentence that many codes share -> its meaning, whichever of them is the cause."""
+
+
+def message_of_exception(text: str) -> str | None:
+    """Return the message of the exception whose class a text names; None if it names none of these classes."""
+    compact = _without_blanks(text[-_MOST_TEXT:])
+    return next((message for name, message in _EXCEPTIONS.items() if name.casefold() in compact), None)
+
+
+def shared_meaning(text: str) -> str | None:
+    """Return the meaning of a text that many codes explain; None if it depends on the code."""
+    compact = _without_blanks(text[-_MOST_TEXT:])
+    for sentence, meaning in _MEANINGS.items():
+        is_in_text = _overlaps(sentence, compact) or _cut_off_length(sentence, compact) > 0
+        if is_in_text or message_of_exception(text) == sentence:
+            return meaning
+    return None
 
 
 def _names_family(entry: Explanation, sentences: Sequence[str], compact: str) -> bool:

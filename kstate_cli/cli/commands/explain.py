@@ -57,9 +57,10 @@ def explain(
     You can paste a line from a Kafka Streams log, an exception with its causes, or a note that kstate printed. kstate
     ignores timestamps, thread names, paths and line breaks. If the text contains quotes, pass it on standard input.
     """
-    from kstate_cli.explain.catalogue import explanations, find, groups
+    from kstate_cli.explain.catalogue import explanations, find, groups, shared_meaning
 
     sentences: tuple[str, ...] = ()
+    meaning = None
     if not words:
         entries = tuple(explanations())
     else:
@@ -71,12 +72,13 @@ def explain(
         entries = find(text)
         if not entries:
             entries, sentences = _fitting(text)
+            meaning = shared_meaning(text)
 
     def show() -> None:
         if not words:
             _print("\n\n".join(_index(group.title, group.name, group.explanations) for group in groups()))
         elif len(entries) > _MOST_IN_FULL:
-            _print("\n".join(_choice(entries, sentences)))
+            _print("\n".join(_choice(entries, sentences, meaning)))
         else:
             _print("\n\n".join("\n".join([*_lines(entry), *_where(entry, sentences)]) for entry in entries))
 
@@ -95,12 +97,22 @@ def _standard_input() -> str:
 
 def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     """Return the explanations of a pasted text, and the sentences of it that they explain. Raise UsageError."""
-    from kstate_cli.explain.catalogue import best, explanations, match, mentions, similar_codes
+    from kstate_cli.explain.catalogue import (
+        best,
+        explanations,
+        match,
+        mentions,
+        message_of_exception,
+        similar_codes,
+    )
 
     matches = match(text, tuple(explanations()))
     # Sentences of Streams come first: they are better evidence than a word that resembles a code.
     if matches:
         return tuple(entry.explanation for entry in best(matches)), matches[0].sentences
+    # The name of a class without its message, such as from an alert. The message is not in the text.
+    if (message := message_of_exception(text)) is not None:
+        return tuple(entry.explanation for entry in best(match(message, tuple(explanations())))), ()
     # Several words cannot be a code, so similar codes are not suggested.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
@@ -120,9 +132,13 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     )
 
 
-def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterator[str]:
+def _choice(entries: Sequence[Explanation], sentences: Sequence[str], meaning: str | None) -> Iterator[str]:
     """Codes that share a sentence: the text does not tell which of them it is, the directory does."""
-    yield from _in_text(sentences)
+    if meaning is not None:
+        yield "meaning:"
+        yield from _filled(meaning)
+    if sentences:
+        yield from _in_text(sentences)
     yield "one of these is the cause:"
     # So that the explanations begin in one column.
     widest = max(len(entry.full_name) for entry in entries)

@@ -12,7 +12,7 @@ import pytest
 
 from kstate_cli.cli.commands import explain
 from kstate_cli.errors import UsageError
-from kstate_cli.explain.catalogue import best, explanations, match
+from kstate_cli.explain.catalogue import _EXCEPTIONS, best, explanations, match, message_of_exception
 from kstate_cli.explain.problem_texts import NOTES
 from tests import syntax
 
@@ -152,6 +152,31 @@ def test_a_sentence_of_many_findings_lists_them(capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert "one of these is the cause:" in out
     assert out.count("finding:") > 5 and "kstate check APP --for RELEASE" in out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "errors.TaskCorruptedException: Tasks [2_0] are corrupted and hence need to be re-initialized",
+        "Detected the states of tasks [0_3] are corrupted. Will close the task as dirty",
+        "TaskCorruptedException",
+        "Caused by: org.apache.kafka.streams.errors.TaskCorruptedException",
+    ],
+)
+def test_a_corrupted_task_begins_with_its_meaning(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain.explain([text]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("meaning:\n  Streams closes the task and creates it again.")
+    assert "one of these is the cause:" in out and "finding:no-offsets" in out
+
+
+@pytest.mark.parametrize("name", list(_EXCEPTIONS))
+def test_every_exception_is_found_by_its_class(name: str) -> None:
+    """Also without its message, and whatever the package before it."""
+    for text in (name, f"org.apache.kafka.streams.errors.{name}", name.casefold()):
+        message = message_of_exception(text)
+        assert message is not None and match(message, ALL), text
+        assert explain.explain([text]) == 0
 
 
 def test_notes_are_those_that_commands_print() -> None:
