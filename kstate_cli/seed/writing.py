@@ -26,6 +26,7 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
 from kstate_cli.seed.records import RecordBatch
+from kstate_cli.signals import start
 from kstate_cli.texts import some
 
 GROUP: Final = "kstate-seed"
@@ -188,8 +189,7 @@ class SeedProducer:
         Otherwise the broker would abort the transaction, and each further run would end in the same way.
         """
         # A daemon, because a commit may wait for a broker that has stopped.
-        thread = threading.Thread(target=self._commit_in_time, name="kstate-seed-commit", daemon=True)
-        thread.start()
+        start(threading.Thread(target=self._commit_in_time, name="kstate-seed-commit", daemon=True))
         try:
             yield self
         finally:

@@ -15,7 +15,7 @@ _REMOVAL = re.compile(
     r"\b(remov\w*|delet\w*|unlink\w*|separat\w*|renam\w*|apart|mov(e|ing) (it|them|that|the|what)|take (it|them|that) out)\b"
 )
 _ABOUT_ROWS = re.compile(
-    r"deleted and recreated|what deletes its records|deletes keys|deleted keys|these topics, delete them"
+    r"deleted and recreated|what deletes its records|deletes keys|deleted keys|left over from another application, delete them"
 )
 """Topics and keys are deleted by the application, and not files of a dump."""
 _ABOUT_DUMPS = re.compile(r"\b(dump|parquet|manifest)", re.IGNORECASE)
