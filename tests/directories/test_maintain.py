@@ -238,6 +238,25 @@ def test_a_step_that_warns_is_no_success_unless_warnings_are_accepted(host: Host
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore") == success
 
 
+def test_unknown_outcomes_of_a_running_application_are_no_warning(tmp_path: Path) -> None:
+    """``check`` exits with code 1 then, each night."""
+    app = unpack("4.3.1-kinds-eos", tmp_path)
+    file = tmp_path / "kstate.toml"
+    file.write_text(
+        f'format = 1\n[defaults]\ndirectory = "{app}"\nrelease = "4.3"\n[maintain]\nmemory_file = "memory.json"\n[maintain.check]\n'
+    )
+    code = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(3600)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None and holder.stdout.readline()
+            assert kstate("check", app, "--for", "4.3", "-o", "json", status=1).summary["running"]
+            result = kstate("maintain", "--config", file, "-o", "json", status=0)
+        finally:
+            holder.kill()
+    assert _came(result) == [("check", "done")]
+    assert read_memory(tmp_path / "memory.json").result("check", "directory").success_ms is not None  # type: ignore[union-attr]
+
+
 @pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_the_lag_of_a_standby_that_is_behind(host: Host) -> None:
     host.call()

@@ -328,7 +328,11 @@ def _wipe(life: Life, step: Step, dice: random.Random) -> None:
     choices: list[list[object]] = [["--all"], ["--global"], ["--store", dice.choice(stores).name]]
     if task:
         choices += [["--task", dice.choice(task)]] * 2
-    life.changes(step, "wipe", *dice.choice(choices), "--workers", 1, "--warnings-ok", rows_of=life.last, wiping=True)
+    words = dice.choice(choices)
+    if words[0] == "--store" and not any(life.app.glob(f"*/**/{words[1]}")):
+        # kstate rejects the name of a store that no task has on disk, for example after an earlier wipe.
+        words = ["--all"]
+    life.changes(step, "wipe", *words, "--workers", 1, "--warnings-ok", rows_of=life.last, wiping=True)
 
 
 def _lose(life: Life, step: Step, dice: random.Random) -> None:
