@@ -252,6 +252,9 @@ def silent_bar(text: str, amount: ProgressColumn) -> Progress:
 def screen(state: Path, command: tuple[str, ...], width: int, height: int, variables: Mapping[str, str]) -> Screen:
     """Results and messages, as the terminal gets them, without bars."""
     _copy(state, command)
+    if command[0] == "maintain":
+        # Each run reads another part.
+        (state / "memory.json").unlink(missing_ok=True)
     forget_commits()
     paths = [*command[:1], *(_absolute(word, state) for word in command[1:])]
     terminal = Screen()
