@@ -254,7 +254,7 @@ def test_unknown_outcomes_of_a_running_application_are_no_warning(tmp_path: Path
         finally:
             holder.kill()
     assert _came(result) == [("check", "done")]
-    assert read_memory(tmp_path / "memory.json").result("check", "directory").success_ms is not None  # type: ignore[union-attr]
+    assert read_memory(tmp_path / "memory.json").result("check", "directory").success_ms is not None
 
 
 @pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
