@@ -435,8 +435,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     "Every command reads `[defaults]` from the file that you pass with `--config`. Options on the "
                     "command line take precedence over [environment variables](../environment.md), and both take "
                     "precedence over the file. If the file describes stores, commands also use it as the `--spec` "
-                    "file. If you specify the file with `KSTATE_CONFIG`, kstate reads only the keys that also have an "
-                    "environment variable. In particular, it does not read a directory from the file. To see which "
+                    "file. If you specify the file with `KSTATE_CONFIG`, kstate reads only the keys that you "
+                    "can also set with an environment variable. In particular, it does not read a directory from the file. To see which "
                     "values a command uses, run it with `kstate --debug`."
                 ),
                 markdown_table(

@@ -221,8 +221,8 @@ PROBLEMS: Final = {
     ProblemCode.FOREIGN_SETTING: Texts(
         "A database has a setting that kstate does not support",
         (
-            "The application's rocksdb.config.setter sets a custom comparator or merge operator, folders outside "
-            "the store, or an encrypted environment. kstate does not have this setting, so it could misread or "
+            "The application's rocksdb.config.setter sets a custom comparator or merge operator, keeps files "
+            "outside the store, or encrypts them. kstate does not have this setting, so it could misread or "
             "damage the database."
         ),
         SILENT,
@@ -299,9 +299,9 @@ PROBLEMS: Final = {
     ProblemCode.SST_NOT_NAMED: Texts(
         "A file in a database contains rows, but is not listed in the MANIFEST",
         (
-            "A crash can leave such files behind, and they are then harmless. If the application did not crash, the "
-            "MANIFEST is truncated, and rows are silently missing. kstate can change a directory that contains such "
-            "files."
+            "A crash can leave such files behind. In that case, they are harmless. If the application did not crash, "
+            "the MANIFEST is truncated, and rows are silently missing. kstate can change a directory that contains "
+            "such files."
         ),
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",

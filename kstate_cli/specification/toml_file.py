@@ -160,7 +160,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
     # An application.id is the prefix of the names of changelogs, so only characters of topic names are legal.
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
         raise UsageError(
-            f"{where}: application = {short(application)} is not an application.id",
+            f"{where}: application = {short(application)} is not a valid application.id",
             hint=f"an application.id consists of {_LEGAL}",
         )
     stores = document.get("stores", {})

@@ -67,7 +67,7 @@ def fleet(
         typer.Argument(
             metavar="HOST=FILE",
             help=(
-                "Output of `kstate ls -o json`, one file per host. To name the host, pass web-1=FILE. To read "
+                "Output of `kstate ls -o json`, one file per host. To name the host, pass HOST=FILE. To read "
                 "standard input, pass -. You can also pass a snapshot repository (a folder or "
                 "s3://BUCKET/PREFIX)."
             ),

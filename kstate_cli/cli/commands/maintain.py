@@ -66,7 +66,7 @@ def maintain(
     steps that did not complete. The exit code is 5 if `kstate maintain` is already running.
 
     By default, each run of verify and verify-dump reads only one of seven parts. To read everything in each run, set
-    parts = 1. To get a complete example of the [maintain] section, maintain.toml, run `kstate examples`.
+    parts = 1. For a complete example, run `kstate examples` and see maintain.toml.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.maintain.measures import measures

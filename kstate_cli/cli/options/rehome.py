@@ -94,8 +94,8 @@ class CompletionOptions:
             option.COMPLETE,
             metavar="TASK",
             help=(
-                "Complete this merged task on this host. To complete no task, pass none. By default, the host "
-                "with the lowest-numbered old task completes the merged task."
+                "Complete this merged task on this host. If this host should not complete any task, pass none. By "
+                "default, the host with the lowest-numbered old task completes the merged task."
             ),
         ),
     ] = None

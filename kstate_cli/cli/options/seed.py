@@ -132,7 +132,7 @@ class SeedSourceOptions:
             help=(
                 "Read store kinds and retentions from this kstate.toml. With this option, kstate writes only the "
                 "newest record for each key if the store does not need older ones. Required if you pass application "
-                "directories, because kstate needs the retentions."
+                "directories, because kstate needs the retention periods."
             ),
             readable=False,
         ),

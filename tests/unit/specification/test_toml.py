@@ -98,7 +98,7 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = true", "has format True", "format = 1"),
         ("format = 1.0", "has format 1.0", "format = 1"),
         ("format = 1\nstore = 3", "the file has an unknown key 'store'", "did you mean 'stores'"),
-        ('format = 1\napplication = "a b"', "not an application.id", "characters"),
+        ('format = 1\napplication = "a b"', "not a valid application.id", "characters"),
         ("format = 1\nstores = 3", "stores is not a table", ""),
         ("format = 1\n[stores]\ncount = 3", "[stores.count] is not a table", ""),
         ('format = 1\n[stores."../x"]', "'../x' is not a legal store name", "characters"),
