@@ -490,7 +490,7 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
         f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "memory.json"\n[maintain.verify]\nparts = 1\n'
     )
     refusal = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
-    assert refusal.status == 3 and "run its command yourself" in refusal.err, refusal.report
+    assert refusal.status == 3 and "run the step's command yourself" in refusal.err, refusal.report
     ((_, *words),) = printed_commands(refusal)
     by_hand = warm(*words, folder=tmp_path)
     assert by_hand.status == 3 and "CURRENT" in by_hand.report

@@ -158,7 +158,7 @@ def test_the_journal_of_another_application(source: Source) -> None:
     other[other.index(source.new)] = "another"
     refusal = kstate(*other)
     assert refusal.status == 4 and f"belongs to {source.new}" in refusal.error["message"], refusal.report
-    assert "another --seed-to" in refusal.error["hint"]
+    assert "a different --seed-to" in refusal.error["hint"]
     check(source)
     lines = source.journal.read_text().replace('"cluster": "', '"cluster": "x')
     source.journal.write_text(lines)

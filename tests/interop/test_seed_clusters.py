@@ -187,7 +187,7 @@ def test_the_hint_about_uncertain_offsets_leads_on(harness: Harness, other: Harn
     refusal = kstate(*words)
     for option in ("--start-offsets", "--no-offsets"):
         assert refusal.status == 4 and option in refusal.error["hint"], refusal.report
-    assert refusal.error["details"] == [f"{Key(f'{source.app}-in', 0)}: the target does not have the topic"]
+    assert refusal.error["details"] == [f"{Key(f'{source.app}-in', 0)}: the topic does not exist on the target"]
     checked = kstate(*words, "--no-offsets", "--dry-run")
     assert checked.status == 0, checked.report
     create(other, f"{source.app}-in")

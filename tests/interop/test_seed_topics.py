@@ -318,7 +318,7 @@ REFUSALS = {
     "no-such-application": Refusal(_no_change, 2, "has no changelog of other", ("--source-app", "other")),
     "no-cluster": Refusal(_no_change, 2, "needs --source-bootstrap-server", ("--source-kafka-settings", "/dev/null")),
     "release-alone": Refusal(_no_change, 2, "--for needs --out", ("--for", "4.3")),
-    "directory-alone": Refusal(_no_change, 2, "for --out, kstate must know", ("--out", "/tmp")),
+    "directory-alone": Refusal(_no_change, 2, "with --out, kstate needs", ("--out", "/tmp")),
     "only-undo": Refusal(_no_change, 2, "work only together", ("--undo",)),
     "undo-with-run": Refusal(
         _no_change, 2, "cannot be used with --from, --app or --dry-run", ("--undo", "--delete-topics", "/dev/null")
