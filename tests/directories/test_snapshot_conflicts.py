@@ -444,7 +444,7 @@ def _restore(app: Path, repository: Path, *answers: Facts, **options: Any) -> Sn
 
 
 LATER: dict[str, dict[str, Any]] = {
-    "was deleted and created again": {"topic_id": "B" * 22},
+    "was deleted and recreated": {"topic_id": "B" * 22},
     "is above the end": {"end": 3},
 }
 

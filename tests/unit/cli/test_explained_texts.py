@@ -171,7 +171,7 @@ def test_a_corrupted_task_begins_with_its_meaning(text: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("name", list(_EXCEPTIONS))
-def test_every_exception_is_found_by_its_class(name: str) -> None:
+def test_a_class_alone_names_its_exception(name: str) -> None:
     """Also without its message, and whatever the package before it."""
     for text in (name, f"org.apache.kafka.streams.errors.{name}", name.casefold()):
         message = message_of_exception(text)
