@@ -218,7 +218,10 @@ def test_rights_that_are_missing_are_named_and_the_run_continues(tmp_path: Path)
             ((ResourceType.TOPIC, new, AclOperation.READ), "grant Read on the topics, then run the same command again"),
             ((ResourceType.TOPIC, new, AclOperation.ALTER_CONFIGS), "grant AlterConfigs on the topic, then run"),
             ((ResourceType.GROUP, source.new, AclOperation.READ), "Read permission on the group and its topics"),
-            ((ResourceType.TOPIC, f"{source.app}-in", AclOperation.READ), "Read permission on the group and its topics"),
+            (
+                (ResourceType.TOPIC, f"{source.app}-in", AclOperation.READ),
+                "Read permission on the group and its topics",
+            ),
         ]
         for number, (required, hint) in enumerate(rights):
             result = kstate(*words)
