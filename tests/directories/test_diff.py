@@ -324,7 +324,7 @@ def test_a_remark_about_hidden_rows_disappears_with_a_high_limit(tmp_path: Path)
     _edit(b / database, family, dict.fromkeys([*rows][:3]))
     shutil.rmtree(b / "0_0" / "rocksdb" / "kv-nolog")
     few = kstate_here("diff", a, b, "--limit", "1", status=3)
-    assert "2 more rows of 0_1/kv-timestamped differ. To print more rows, pass a higher --limit" in few.err
+    assert "2 more rows in 0_1/kv-timestamped differ. To print more rows, pass a higher --limit" in few.err
     many = kstate_here("diff", a, b, "--limit", "1000000", status=3)
     assert "--limit" not in many.err
     assert few.err.count("--limit") == 1, "a store on one side has no rows to print"

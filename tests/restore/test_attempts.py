@@ -245,7 +245,7 @@ def test_a_command_hears_of_every_state(dump: Path, tmp_path: Path) -> None:
         ["PENDING_SHUTDOWN", "NOT_RUNNING"],
     ]
     assert {line.split()[2] for line in messages.read_text().splitlines()} == {str(app)}
-    assert "exit status 3" in result.stderr
+    assert "exited with status 3" in result.stderr
 
 
 def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Path) -> None:
