@@ -57,13 +57,15 @@ _of_the_run: list[str] = []
 
 def take_over(rotation: str) -> None:
     """Select the rotating tests as the process does that has started this one."""
+    os.environ.pop(ROTATION, None)
     _of_the_run[:] = [rotation]
 
 
 def rotation() -> str:
     """Return what selects the rotating tests: the digest of the sources, unless the environment states another."""
     if not _of_the_run:
-        _of_the_run.append(os.environ.get(ROTATION) or _digest())
+        # Out of the environment: the commands that tests run must not see it.
+        _of_the_run.append(os.environ.pop(ROTATION, None) or _digest())
     return _of_the_run[0]
 
 
