@@ -65,7 +65,7 @@ def rotation() -> str:
     """Return what selects the rotating tests: the digest of the sources, unless the environment states another."""
     if not _of_the_run:
         # Out of the environment: the commands that tests run must not see it.
-        _of_the_run.append(os.environ.pop(ROTATION, None) or _digest())
+        _of_the_run.append(os.environ.pop(ROTATION, "") or _digest())
     return _of_the_run[0]
 
 
