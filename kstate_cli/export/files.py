@@ -300,8 +300,8 @@ class OutFolder:
             # A note with the store of this export is durable before its first file. It allows the next export to remove
             # the files after a crash. A folder without the note has no files yet.
             _write_json(self.folder / _OWNER, self._owner)
-            _sync(self.folder)
-            _sync(self.out)
+            sync_names(self.folder)
+            sync_names(self.out)
         except BaseException:
             self._leave()
             raise
@@ -321,7 +321,7 @@ class OutFolder:
         # A note with the final names: after a crash, the next export knows which files belong to this one.
         _write_json(self.folder / _NAMES, sorted(names))
         # Both notes are durable before the first rename.
-        _sync(self.folder)
+        sync_names(self.folder)
         before: list[str] = []
         if self._overwrite:
             before = sorted(name for name in os.listdir(self.out) if _PART.fullmatch(name))
@@ -333,13 +333,13 @@ class OutFolder:
                 os.unlink(self.out / name)
                 if name == MANIFEST:
                     # Otherwise a power failure may lose the removal, but keep later changes of the files.
-                    _sync(self.out)
+                    sync_names(self.out)
             for name, attempt in names.items():
                 renamed.append(name)
                 os.rename(self.folder / attempt, self.out / name)
             # The names must be durable before the manifest that lists them, here and where they were before.
-            _sync(self.out)
-            _sync(self.folder)
+            sync_names(self.out)
+            sync_names(self.folder)
             os.rename(self.folder / MANIFEST, self.out / MANIFEST)
         except BaseException:
             for name in renamed:
@@ -348,7 +348,7 @@ class OutFolder:
         # Makes the name of the manifest durable too, and those of new folders: only now the export survives a crash of
         # the host.
         for folder in (self.out, self.folder):
-            _sync(folder)
+            sync_names(folder)
         for created in self._created:
             sync_names(created.parent)
         # Created folders are not removed any more, because they have files now.
@@ -417,11 +417,7 @@ def _descriptor_of(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _sync(path: Path) -> None:
-    with _descriptor_of(path) as descriptor:
-        os.fsync(descriptor)
-
-
 def _write_json(path: Path, content: Mapping[str, Any] | Sequence[str]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    _sync(path)
+    with _descriptor_of(path) as descriptor:
+        os.fsync(descriptor)

@@ -111,7 +111,7 @@ def _warm_up() -> None:
 
 
 def _kill_at(folder: str, at: int) -> list[int]:
-    """Kill the process group at a moment; return the count of moments, which goes on."""
+    """Kill the process group at a moment; return a list with the number of moments so far, which the hook updates."""
     count = [0]
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

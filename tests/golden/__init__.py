@@ -38,7 +38,7 @@ def expected(name: str) -> dict[str, Any]:
 
 
 _unpacked: dict[str, Path | None] = {}
-"""Name -> a copy that nobody changes, from the second time on that a process unpacks a directory."""
+"""Name -> an unpacked copy to copy from, which tests must not change; None until a process unpacks a directory again."""
 
 
 def unpack(name: str, target: Path) -> Path:

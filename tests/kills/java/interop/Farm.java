@@ -322,7 +322,12 @@ final class Farm {
                 since = System.nanoTime();
                 return false;
             }
-            return System.nanoTime() - since > nanos;
+            return lasted() > nanos;
+        }
+
+        /** How long nothing has been processed, in ns. */
+        long lasted() {
+            return System.nanoTime() - since;
         }
     }
 
@@ -335,17 +340,10 @@ final class Farm {
             return;
         }
         final Idle idle = new Idle(args);
-        double before = -1;
-        long since = System.nanoTime();
         try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
             while (System.nanoTime() < deadline) {
                 final double total = all.stream().mapToDouble(Instance::processed).sum();
-                if (total != before) {
-                    before = total;
-                    since = System.nanoTime();
-                }
-                final boolean unsure = System.nanoTime() - since > UNSURE_MS * 1_000_000;
-                if (idle.since(all, total) && isConsumed(admin, all, unsure)) {
+                if (idle.since(all, total) && isConsumed(admin, all, idle.lasted() > UNSURE_MS * 1_000_000)) {
                     return;
                 }
                 Thread.sleep(20);
